@@ -1,0 +1,13 @@
+"""Errors for people: what is wrong, where, what is allowed. The command line prints them without a traceback and exits with 2."""
+
+
+class UserError(ValueError):
+    """Something the user can mend: a wrong key, a bad file, a run that is in use."""
+
+
+class DataError(UserError):
+    """A data file is not what it should be; the message names the file and the line."""
+
+
+class DamagedError(UserError):
+    """A directory we wrote is not as we wrote it; the message names the file."""

@@ -1,0 +1,275 @@
+"""The typed recipe: what to train, on what, and how. Unknown keys are refused with a hint; `key.path=value` overrides."""
+
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar
+
+import yaml
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from regard.errors import UserError
+
+T = TypeVar("T")
+S = TypeVar("S", bound="Section")
+
+
+class RecipeError(UserError):
+    """The recipe is wrong; the message names the key and the choices."""
+
+
+def hint(name: str, known: Iterable[str]) -> str:
+    """`did you mean ...?` for a near miss, the whole list otherwise."""
+    names = sorted(known)
+    near = difflib.get_close_matches(name, names, n=1)
+    return f"did you mean {near[0]!r}?" if near else f"choose from {', '.join(names)}"
+
+
+def choose(table: Mapping[str, T], name: str, what: str) -> T:
+    """Look `name` up in one of the toolkit's tables (CELLS, SCORES, ENCODERS ...)."""
+    if name not in table:
+        raise RecipeError(f"unknown {what} {name!r}; {hint(name, table)}")
+    return table[name]
+
+
+def name_of(table: Mapping[str, object], what: str) -> AfterValidator:
+    """A recipe field that must name an entry of `table`: `cell: Annotated[str, name_of(CELLS, "cell")]`."""
+
+    def check(name: str) -> str:
+        choose(table, name, what)
+        return name
+
+    return AfterValidator(check)
+
+
+class Section(BaseModel):
+    """A part of a recipe: frozen, typed, closed."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+
+
+Positive = Annotated[int, Field(gt=0)]
+Count = Annotated[int, Field(ge=0)]
+Rate = Annotated[float, Field(ge=0, lt=1)]
+
+
+class Pairs(Section):
+    """Where pairs are: two parallel files, or one TSV or JSONL file with two columns. `.gz` may follow any name."""
+
+    source: Path | None = None
+    target: Path | None = None
+    pairs: Path | None = None
+    source_column: int | str = 0
+    target_column: int | str = 1
+    alignment: Path | None = None  # gold links in Pharaoh format, i-j sure and i?j or ipj possible
+
+    @model_validator(mode="after")
+    def one_way(self) -> "Pairs":
+        both = self.source is not None and self.target is not None
+        if both == (self.pairs is not None) or (self.pairs is not None and (self.source or self.target)):
+            raise ValueError("name either `source` and `target` (two files) or `pairs` (one .tsv or .jsonl file)")
+        return self
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        return tuple(path for path in (self.source, self.target, self.pairs) if path is not None)
+
+
+class Corpus(Section):
+    """A data set that regard generates itself (`regard corpora` lists them)."""
+
+    name: str
+    seed: int = 1
+    size: Positive | None = None  # training pairs; the corpus has its own default
+
+
+class Tokenizer(Section):
+    """How text becomes tokens."""
+
+    kind: Literal["unigram", "bpe", "word", "character", "byte"] = "unigram"
+    size: Positive = 8000
+    shared: bool = False  # one vocabulary for both sides
+    lowercase: bool = False
+
+
+class Data(Section):
+    """What to read, and how it is cut into batches."""
+
+    train: Pairs | None = None
+    valid: Pairs | None = None  # without it, `held_out` rows of train are kept aside
+    test: dict[str, Pairs] = {}
+    corpus: Corpus | None = None
+    held_out: Positive = 1000
+    tokenizer: Tokenizer = Tokenizer()
+    on_bad_row: Literal["stop", "skip"] = "stop"
+    max_length: Positive = 512  # tokens; longer rows are reported and left out
+    batch_tokens: Positive = 4096  # the padded size of one update's batch, on the longer side
+
+    @model_validator(mode="after")
+    def one_origin(self) -> "Data":
+        if self.train is not None and self.corpus is not None:
+            raise ValueError("name either `train` files or a `corpus`, not both")
+        return self
+
+
+class Training(Section):
+    """How the parameters are found."""
+
+    seed: int = 1
+    updates: Positive = 10000
+    learning_rate: Annotated[float, Field(gt=0)] = 1e-3
+    schedule: Literal["constant", "inverse_sqrt", "cosine", "plateau"] = "inverse_sqrt"
+    warmup: Count = 400
+    betas: tuple[float, float] = (0.9, 0.98)
+    weight_decay: Annotated[float, Field(ge=0)] = 0.01
+    clip: Annotated[float, Field(gt=0)] = 1.0
+    label_smoothing: Rate = 0.1
+    scheduled_sampling: Rate = 0.0  # chance that a step reads the model's own last word instead of the true one
+    accumulate: Positive = 1  # pieces an update's batch is computed in; the result does not depend on it
+    precision: Literal["float32", "bfloat16"] = "float32"
+    validate_every: Positive = 500
+    validate_by: Literal["loss", "bleu"] = "bleu"
+    patience: Positive | None = 10  # validations without a better score before stopping
+    save_every: Positive = 500
+    keep_last: Positive = 2
+    average: Positive = 1  # the model is the mean of the best `average` checkpoints
+    log_every: Positive = 50
+    deterministic: bool = True
+
+
+class Decoding(Section):
+    """How outputs are searched for."""
+
+    beam: Positive = 5
+    length_penalty: Annotated[float, Field(ge=0)] = 1.0  # log p / length ** penalty
+    max_length: Positive = 256
+    max_ratio: Annotated[float, Field(gt=0)] = 3.0  # an output ends after max_ratio * source + 10 tokens at the latest
+    batch_tokens: Positive = 4096
+
+
+class Recipe(Section):
+    """The whole. `model` is typed by regard.models, which owns the tables it chooses from."""
+
+    about: str = ""
+    data: Data = Data()
+    model: dict[str, Any] = {}
+    training: Training = Training()
+    decoding: Decoding = Decoding()
+
+
+def parse(section: type[S], values: object, where: str = "") -> S:
+    """Plain values -> a section, or one RecipeError that names the key."""
+    try:
+        return section.model_validate(values)
+    except ValidationError as error:
+        problems = [describe(section, dict(problem), where) for problem in error.errors()]
+        raise RecipeError("; ".join(dict.fromkeys(problems))) from None
+
+
+def describe(section: type[Section], problem: dict[str, Any], where: str) -> str:
+    place = [str(part) for part in problem["loc"]]
+    key = ".".join([part for part in (where, *place) if part])
+    if problem["type"] == "extra_forbidden":
+        return f"unknown key {key!r}; {hint(place[-1], known_keys(section, place[:-1]))}"
+    message = str(problem["msg"]).removeprefix("Value error, ")
+    value = problem["input"]
+    shown = f" (given: {value!r})" if isinstance(value, str | int | float) and not isinstance(value, BaseModel) else ""
+    return f"{key}: {message[0].lower()}{message[1:]}{shown}" if key else message
+
+
+def known_keys(section: type[Section], place: Sequence[str]) -> list[str]:
+    """The keys allowed at `place`, following the sections' own annotations as far as they go."""
+    for part in place:
+        field = section.model_fields.get(part)
+        inner = None if field is None else section_in(field.annotation)
+        if inner is None:
+            continue  # a table's tag or a dictionary's key
+        section = inner
+    return list(section.model_fields)
+
+
+def section_in(annotation: object) -> type[Section] | None:
+    if isinstance(annotation, type) and issubclass(annotation, Section):
+        return annotation
+    inner = (section_in(argument) for argument in getattr(annotation, "__args__", ()))
+    return next((found for found in inner if found is not None), None)
+
+
+def built_in() -> dict[str, str]:
+    """Name -> text of every recipe shipped with regard."""
+    folder = resources.files("regard") / "recipes"
+    files = sorted((file for file in folder.iterdir() if file.name.endswith(".yaml")), key=lambda file: file.name)
+    return {file.name.removesuffix(".yaml"): file.read_text(encoding="utf-8") for file in files}
+
+
+def read(name_or_path: str | Path, overrides: Sequence[str] = ()) -> Recipe:
+    """A built-in recipe by name, or a YAML file by path; then `key.path=value` overrides."""
+    return parse(Recipe, override(read_values(name_or_path), overrides))
+
+
+def read_values(name_or_path: str | Path) -> dict[str, Any]:
+    path, shipped = Path(name_or_path), built_in()
+    if str(name_or_path) in shipped:
+        return plain(shipped[str(name_or_path)], str(name_or_path))
+    if path.suffix in (".yaml", ".yml") or path.exists():
+        try:
+            return plain(path.read_text(encoding="utf-8"), str(path))
+        except (OSError, UnicodeDecodeError) as error:
+            raise RecipeError(f"{path}: cannot read the recipe: {error}") from None
+    raise RecipeError(f"unknown recipe {str(name_or_path)!r}; {hint(str(name_or_path), shipped)}, or give a .yaml file")
+
+
+def plain(text: str, where: str) -> dict[str, Any]:
+    try:
+        values = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = f":{mark.line + 1}" if mark is not None else ""
+        raise RecipeError(f"{where}{line}: not valid YAML: {getattr(error, 'problem', error)}") from None
+    if not isinstance(values, dict):
+        raise RecipeError(f"{where}: a recipe is a mapping of keys to values")
+    return values
+
+
+def override(values: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
+    """`training.updates=200` sets values["training"]["updates"] = 200; the value is YAML."""
+    result = dict(values)
+    for text in overrides:
+        path, separator, value = text.partition("=")
+        if not separator or not path:
+            raise RecipeError(f"{text!r} is no override; write key.path=value, for example training.updates=200")
+        result = set_at(result, path.split("."), scalar(value, text), path)
+    return result
+
+
+def scalar(text: str, where: str) -> Any:
+    try:
+        value = yaml.safe_load(text)
+    except yaml.YAMLError:
+        raise RecipeError(f"{where!r}: the value is not valid YAML") from None
+    return number(value)
+
+
+def number(value: Any) -> Any:
+    """YAML 1.1 reads 1e-3 as text: take it for the number it is."""
+    if isinstance(value, str):
+        try:
+            return float(value) if "e" in value.lower() and value[0] in "0123456789.-+" else value
+        except ValueError:
+            return value
+    return value
+
+
+def set_at(values: Mapping[str, Any], path: Sequence[str], value: Any, whole: str) -> dict[str, Any]:
+    key, *rest = path
+    if not rest:
+        return {**values, key: value}
+    inner = values.get(key) or {}
+    if not isinstance(inner, Mapping):
+        raise RecipeError(f"{whole}: {key!r} is a value, not a section")
+    return {**values, key: set_at(inner, rest, value, whole)}
+
+
+def to_yaml(recipe: Recipe) -> str:
+    return yaml.safe_dump(recipe.model_dump(mode="json", exclude_none=True), sort_keys=False, allow_unicode=True)
