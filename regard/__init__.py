@@ -1,0 +1,26 @@
+"""regard: attention-based sequence-to-sequence models, from a file of pairs to a model that shows where it looked."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from regard.decoding.trained import load
+    from regard.recipe import read as read_recipe
+    from regard.run import train
+
+__version__ = "0.1.0"
+__all__ = ["__version__", "load", "read_recipe", "train"]
+
+LAZY = {
+    "load": ("regard.decoding.trained", "load"),
+    "read_recipe": ("regard.recipe", "read"),
+    "train": ("regard.run", "train"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    """torch is imported by those who need it: `regard --help` answers at once."""
+    if name not in LAZY:
+        raise AttributeError(f"module 'regard' has no attribute {name!r}")
+    module, attribute = LAZY[name]
+    return getattr(import_module(module), attribute)

@@ -4,10 +4,10 @@ import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar, Union
 
 import yaml
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError, model_validator
 
 from regard.errors import UserError
 
@@ -47,6 +47,19 @@ class Section(BaseModel):
     """A part of a recipe: frozen, typed, closed."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+
+
+def one_of(table: Mapping[str, Any]) -> Any:
+    """A field holding the section of one entry of `table`, told by its `kind`; the first entry is the default kind."""
+    default = next(iter(table))
+
+    def kind(value: Any) -> Any:
+        return value.get("kind", default) if isinstance(value, Mapping) else getattr(value, "kind", default)
+
+    if len(table) == 1:
+        return table[default].Config
+    tagged = tuple(Annotated[entry.Config, Tag(name)] for name, entry in table.items())
+    return Annotated[Union[tagged], Discriminator(kind)]  # noqa: UP007 - the members are only known here
 
 
 Positive = Annotated[int, Field(gt=0)]
@@ -135,7 +148,8 @@ class Training(Section):
     keep_last: Positive = 2
     average: Positive = 1  # the model is the mean of the best `average` checkpoints
     log_every: Positive = 50
-    deterministic: bool = True
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    deterministic: bool = False  # on a GPU: only kernels whose result is the same at every run (a CPU's are anyway)
 
 
 class Decoding(Section):

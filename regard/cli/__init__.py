@@ -1,0 +1,54 @@
+"""The command line: one thin file for each verb. torch is imported only by the verbs that need it, when they run."""
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from regard import __version__
+from regard.cli import corpora, evaluate, generate, look, recipes, train
+from regard.errors import UserError
+
+app = typer.Typer(
+    name="regard",
+    help="Attention-based sequence-to-sequence models: train, translate, and look at what the model attends to.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for verb in (train.train, generate.generate, evaluate.evaluate, look.look, recipes.recipes, corpora.corpora):
+    app.command()(verb)
+
+
+def show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"regard {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=show_version, is_eager=True, help="Print the version and leave.")
+    ] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+) -> None:
+    pass
+
+
+def main() -> None:
+    """Run a verb. Errors of users: one message, exit code 2. Ctrl-C: 130. A reader that went away: silence."""
+    try:
+        app()
+    except (UserError, OSError) as error:
+        if "--debug" in sys.argv:
+            raise
+        if isinstance(error, BrokenPipeError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains once more at its end
+            sys.exit(141)
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -1,0 +1,66 @@
+"""`regard evaluate`"""
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from regard.recipe import Pairs, parse
+
+if TYPE_CHECKING:
+    from regard.evaluation.metrics import Score
+
+
+def evaluate(
+    run: Annotated[Path, typer.Argument(help="A run or a model directory.")],
+    source: Annotated[
+        Path | None, typer.Option(help="Test sentences; without it, the test sets of the run's recipe.")
+    ] = None,
+    target: Annotated[Path | None, typer.Option(help="Their reference translations.")] = None,
+    pairs: Annotated[Path | None, typer.Option(help="Both in one .tsv or .jsonl file instead.")] = None,
+    alignment: Annotated[Path | None, typer.Option(help="Gold word alignments, for the alignment error rate.")] = None,
+    beam: Annotated[int | None, typer.Option(min=1, help="Hypotheses kept at each step; 1 is greedy.")] = None,
+    lengths: Annotated[bool, typer.Option("--by-length", help="BLEU also by the length of the source.")] = False,
+    output: Annotated[Path | None, typer.Option(help="Write the outputs to this file.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of a table.")] = False,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+) -> None:
+    """Score a model on test sets: BLEU and chrF with their signatures, exact match, perplexity, alignment error."""
+    from regard.data.links import read_links
+    from regard.decoding.trained import load
+    from regard.evaluation.evaluate import by_length, read_test
+    from regard.evaluation.evaluate import evaluate as measure
+    from regard.run import test_sets
+    from regard.training.distributed import choose_device
+
+    given = {"source": source, "target": target, "pairs": pairs, "alignment": alignment}
+    files = {name: str(path) for name, path in given.items() if path is not None}
+    sets = {"test": parse(Pairs, files)} if files.keys() - {"alignment"} else test_sets(run)
+    trained = load(run, choose_device(device))
+    results: dict[str, Any] = {}
+    for name, one in sets.items():
+        rows = read_test(one)
+        scores, outputs = measure(trained, rows, read_links(one.alignment) if one.alignment else None, beam)
+        groups = by_length(rows, outputs) if lengths else []
+        results[name] = {"pairs": len(rows), **{score.name: score.value for score in scores}}
+        results[name] |= {"signatures": [score.signature for score in scores if score.signature]}
+        results[name] |= (
+            {"by_length": [[label, count, score.value] for label, count, score in groups]} if lengths else {}
+        )
+        if output is not None:
+            output.write_text("".join(f"{text}\n" for text in outputs), encoding="utf-8")
+        if not as_json:
+            show(name, len(rows), scores, groups)
+    if as_json:
+        json.dump(results, sys.stdout, indent=1)
+        sys.stdout.write("\n")
+
+
+def show(name: str, rows: int, scores: list["Score"], groups: list[tuple[str, int, "Score"]]) -> None:
+    typer.echo(f"{name}: {rows:,} pairs")
+    for score in scores:
+        typer.echo(f"  {score.name:22} {score.value:9.3f}   {score.signature}".rstrip())
+    for label, count, score in groups:
+        typer.echo(f"  {label:22} {score.value:9.3f}   ({count:,} pairs)")

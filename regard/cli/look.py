@@ -1,0 +1,45 @@
+"""`regard look`"""
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def look(
+    run: Annotated[Path, typer.Argument(help="A run or a model directory.")],
+    texts: Annotated[list[str], typer.Argument(help="What to translate, and to look at.")],
+    target: Annotated[
+        str | None, typer.Option(help="Align with this target instead of the model's own output.")
+    ] = None,
+    png: Annotated[Path | None, typer.Option(help="Write a picture.")] = None,
+    svg: Annotated[Path | None, typer.Option(help="Write a drawing.")] = None,
+    html: Annotated[Path | None, typer.Option(help="Write a page.")] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+) -> None:
+    """Show which source words the model looked at for each word it wrote."""
+    from regard.decoding.trained import load
+    from regard.errors import UserError
+    from regard.insight.figure import png as write_png
+    from regard.insight.figure import svg as write_svg
+    from regard.insight.heatmap import Heatmap
+    from regard.insight.page import html as write_html
+    from regard.insight.terminal import terminal
+    from regard.training.distributed import choose_device
+
+    if (target is not None or png or svg) and len(texts) > 1:
+        raise UserError("--target, --png and --svg take one text; --html takes many")
+    trained = load(run, choose_device(device))
+    targets = [target] if target is not None else trained.generate(texts)
+    found = trained.align(list(zip(texts, targets, strict=True)))
+    heatmaps = [Heatmap(one.source, one.target, one.weights) for one in found]
+    color = sys.stdout.isatty() and "NO_COLOR" not in os.environ
+    for heatmap in heatmaps:
+        typer.echo(terminal(heatmap, color=color))
+    for path, action in ((png, lambda: write_png(heatmaps[0], png)), (svg, lambda: write_svg(heatmaps[0], svg)),
+                         (html, lambda: write_html(heatmaps, html))):  # fmt: skip
+        if path is not None:
+            action()
+            typer.echo(f"written: {path}", err=True)

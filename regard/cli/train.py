@@ -1,0 +1,89 @@
+"""`regard train`"""
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from regard.errors import UserError
+from regard.recipe import Recipe, override, parse, read_values
+
+
+def train(
+    recipe: Annotated[
+        str | None, typer.Argument(help="A built-in recipe (`regard recipes` lists them) or a .yaml file.")
+    ] = None,
+    overrides: Annotated[
+        list[str] | None,
+        typer.Argument(help="Changes to the recipe: key.path=value, for example training.updates=200."),
+    ] = None,
+    run: Annotated[Path | None, typer.Option(help="Directory of the run; runs/RECIPE unless given.")] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Continue the run from its latest whole checkpoint.")
+    ] = False,
+    source: Annotated[Path | None, typer.Option(help="Training sentences, one a line (.gz is fine).")] = None,
+    target: Annotated[Path | None, typer.Option(help="Their translations, line by line.")] = None,
+    pairs: Annotated[Path | None, typer.Option(help="Both in one .tsv or .jsonl file instead.")] = None,
+    valid_source: Annotated[
+        Path | None, typer.Option(help="Validation sentences; else some rows are held out.")
+    ] = None,
+    valid_target: Annotated[Path | None, typer.Option(help="Their translations.")] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Say nothing but errors.")] = False,
+) -> None:
+    """Train a model from a recipe, or from two files with choices made for you."""
+    words = [*([recipe] if recipe else []), *(overrides or [])]
+    names = [word for word in words if "=" not in word]
+    if len(names) > 1:
+        raise UserError(f"one recipe at a time, not {' and '.join(names)}; overrides are written key.path=value")
+    files = given(source=source, target=target, pairs=pairs)
+    valid = given(source=valid_source, target=valid_target)
+    chosen = build_recipe(
+        names[0] if names else None, run, resume, files, valid, [word for word in words if "=" in word]
+    )
+    directory = run or Path("runs") / (Path(names[0]).stem if names else "model")
+
+    from regard.run import train as train_run
+
+    stopped = train_run(chosen, directory, resume=resume, talk=not quiet)
+    if stopped is not None:
+        sys.exit(128 + stopped)
+
+
+def given(**paths: Path | None) -> dict[str, str]:
+    return {name: str(path) for name, path in paths.items() if path is not None}
+
+
+def build_recipe(
+    name: str | None, run: Path | None, resume: bool, files: dict[str, str], valid: dict[str, str], overrides: list[str]
+) -> Recipe:
+    """From its name, from the run that goes on, or from the size of the data."""
+    if name is not None:
+        values = read_values(name)
+    elif resume and run is not None and (run / "recipe.yaml").exists():
+        values = read_values(run / "recipe.yaml")
+    elif files:
+        values = sensible(files)
+    else:
+        raise UserError("name a recipe (`regard recipes` lists them), or give --source and --target")
+    return parse(Recipe, override(with_files(values, files, valid), overrides))
+
+
+def with_files(values: dict[str, Any], files: dict[str, str], valid: dict[str, str]) -> dict[str, Any]:
+    data = dict(values.get("data") or {})
+    if files:
+        data = {key: value for key, value in data.items() if key not in ("corpus", "train", "valid", "test")}
+        data["train"] = files
+    if valid:
+        data["valid"] = valid
+    return {**values, "data": data}
+
+
+def sensible(files: dict[str, str]) -> dict[str, Any]:
+    """The recipe for data of this size, read off the number of training rows."""
+    from regard.cli.choices import recipe_for
+    from regard.data.readers import read_pairs
+    from regard.recipe import Pairs
+
+    rows = sum(len(block.lines) for block in read_pairs(parse(Pairs, files)))
+    return recipe_for(rows)

@@ -1,0 +1,180 @@
+"""Batches: rows of like length under a token budget, in an order that is a pure function of (seed, epoch)."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from regard.data.store import Sequences, Store
+from regard.data.tokenizer import END, PAD, START
+
+Integers = npt.NDArray[np.int64]
+WINDOW = 16  # batches whose rows may change places, at most
+SLACK = 0.06  # the share of padding that a window may cause
+BANDS = (1, 2, 4, 8)  # target lengths taken together before rows are sorted by source length: more for a small corpus
+MANY = 1 << 17  # rows from which on the choice of the band hardly matters
+
+
+class Batch(NamedTuple):
+    """Padded ids of some rows. PAD stands after the end only."""
+
+    source: Integers  # [rows, longest]: tokens, END, PAD ...
+    source_lengths: Integers  # with END
+    target_input: Integers  # [rows, longest]: START, tokens, PAD ...
+    target_output: Integers  # [rows, longest]: tokens, END, PAD ...
+    target_lengths: Integers  # with END
+    rows: Integers  # where these pairs stand in the store
+
+
+class Epoch:
+    """The batches of one epoch, each an array of rows."""
+
+    def __init__(self, rows: Integers, cuts: Integers, order: Integers) -> None:
+        self.rows = rows
+        self.cuts = cuts
+        self.order = order
+
+    def __len__(self) -> int:
+        return len(self.order)
+
+    def __getitem__(self, index: int) -> Integers:
+        place = self.order[index]
+        return self.rows[self.cuts[place] : self.cuts[place + 1]]
+
+
+class BatchPlan:
+    """Every row once an epoch; rows * longest side <= batch_tokens, unless one row alone is longer.
+
+    Rows are sorted by length and cut once, so all epochs have the same number of batches and a step is found by
+    division. Between epochs, rows of equal length change places, then all rows of a window do: a window is cut so that
+    any of its rows may stand in any of its batches.
+    """
+
+    def __init__(
+        self,
+        source_lengths: npt.NDArray[Any],
+        target_lengths: npt.NDArray[Any],
+        batch_tokens: int,
+        seed: int,
+        rows: npt.NDArray[Any] | None = None,
+    ) -> None:
+        rows = np.arange(len(source_lengths)) if rows is None else np.asarray(rows)
+        sources, targets = (np.asarray(side)[rows].astype(np.int64) + 1 for side in (source_lengths, target_lengths))
+        layouts = [
+            lay_out(sources, targets, batch_tokens, band) for band in (BANDS if len(rows) < MANY else BANDS[1:2])
+        ]
+        order, self.windows, self.cuts = min(layouts, key=lambda layout: len(layout[2]))
+        self.seed = seed
+        self.rows: Integers = rows[order].astype(np.int64)
+        self.shapes = group_numbers(sources[order], targets[order])
+        self.latest: tuple[int, Epoch] | None = None
+
+    def __len__(self) -> int:
+        """Batches in each epoch."""
+        return len(self.cuts) - 1
+
+    def epoch(self, number: int) -> Epoch:
+        if self.latest is None or self.latest[0] != number:
+            self.latest = number, self.arrange(number)
+        return self.latest[1]
+
+    def arrange(self, number: int) -> Epoch:
+        random = np.random.Philox(key=[self.seed % 2**64, number])
+        rows = self.rows[shuffled_within(self.shapes, random)]
+        rows = rows[shuffled_within(self.windows, random)]
+        return Epoch(rows, self.cuts, np.argsort(random.random_raw(len(self)), kind="stable"))
+
+    def locate(self, step: int) -> tuple[int, int]:
+        """The epoch of a step (both from 0), and the batch in it."""
+        return divmod(step, len(self))
+
+    def batch(self, step: int) -> Integers:
+        """The rows of a step, counted over all epochs."""
+        epoch, index = self.locate(step)
+        return self.epoch(epoch)[index]
+
+
+def lay_out(sources: Integers, targets: Integers, budget: int, band: int) -> tuple[Integers, Integers, Integers]:
+    """The order of rows by length, a snake without jumps, with its windows and cuts."""
+    bands = targets // band
+    order = np.lexsort((np.where(bands % 2, sources, -sources), bands))
+    windows, cuts = cut(sources[order], targets[order], budget)
+    return order, windows, cuts
+
+
+def group_numbers(sources: Integers, targets: Integers) -> Integers:
+    """Number the runs of equal shapes."""
+    change = (np.diff(sources) != 0) | (np.diff(targets) != 0)
+    return np.concatenate([np.zeros(min(len(sources), 1), np.int64), np.cumsum(change)])
+
+
+def shuffled_within(groups: Integers, random: np.random.Philox) -> Integers:
+    """An order in which every group keeps its places. Raw bits and a stable sort: alike in every NumPy."""
+    keys = (groups.astype(np.uint64) << np.uint64(32)) | (random.random_raw(len(groups)) >> np.uint64(32))
+    return np.argsort(keys, kind="stable")
+
+
+def cut(sources: Integers, targets: Integers, budget: int) -> tuple[Integers, Integers]:
+    """The window of each row, and where batches begin and end."""
+    windows, cuts = [], [np.zeros(1, np.int64)]
+    for number, (begin, end, capacity) in enumerate(find_windows(sources, targets, budget)):
+        windows.append(np.full(end - begin, number))
+        batches = -(-(end - begin) // capacity)
+        cuts.append(begin + (end - begin) * np.arange(1, batches + 1) // batches)
+    return np.concatenate([np.zeros(0, np.int64), *windows]), np.concatenate(cuts)
+
+
+def find_windows(sources: Integers, targets: Integers, budget: int) -> Iterator[tuple[int, int, int]]:
+    """(begin, end, rows a batch may have): as wide as SLACK and WINDOW allow, made of full batches where it can be."""
+    longest = np.maximum(sources, targets)
+    begin = 0
+    while begin < len(longest):
+        part = slice(begin, begin + max(WINDOW * budget // int(longest[begin]), 1))
+        width, height = np.maximum.accumulate(sources[part]), np.maximum.accumulate(targets[part])
+        count = np.arange(1, len(width) + 1)
+        tallest = np.maximum(width, height)
+        padded = count * (width + height)
+        real = np.cumsum(sources[part] + targets[part])
+        allowed = ((count * tallest <= budget) | (padded - real <= SLACK * padded)) & (
+            count * tallest <= WINDOW * budget
+        )
+        rows = int(np.flatnonzero(allowed)[-1]) + 1 if allowed.any() else 1
+        capacity = max(budget // int(tallest[rows - 1]), 1)
+        rows = max(rows // capacity * capacity, min(rows, capacity))
+        yield begin, begin + rows, capacity
+        begin += rows
+
+
+def collate(store: Store, rows: npt.NDArray[Any]) -> Batch:
+    rows = np.asarray(rows, np.int64)
+    source, source_lengths = padded_rows(store.sources, rows)
+    target_output, target_lengths = padded_rows(store.targets, rows)
+    return Batch(source, source_lengths, shifted(target_output), target_output, target_lengths, rows)
+
+
+def padded_rows(side: Sequences, rows: Integers) -> tuple[Integers, Integers]:
+    tokens, lengths = side.gather(rows)
+    return pad(tokens, lengths)
+
+
+def pad(tokens: npt.NDArray[Any], lengths: Integers) -> tuple[Integers, Integers]:
+    """Sequences that stand one after the other -> a padded matrix with END after each, and lengths with END."""
+    columns = np.arange(int(lengths.max(initial=0)) + 1)
+    matrix = np.full((len(lengths), len(columns)), PAD, np.int64)
+    matrix[columns < lengths[:, None]] = tokens
+    matrix[np.arange(len(lengths)), lengths] = END
+    return matrix, lengths + 1
+
+
+def pad_lists(sequences: Sequence[Sequence[int]]) -> tuple[Integers, Integers]:
+    """The same for ids that are in no store, such as sentences to translate."""
+    lengths = np.array([len(sequence) for sequence in sequences], np.int64)
+    return pad(np.array([token for sequence in sequences for token in sequence], np.int64), lengths)
+
+
+def shifted(output: Integers) -> Integers:
+    """What the decoder reads when it should say `output`: START, then all but the last; END is never read."""
+    begin = np.full((len(output), 1), START, np.int64)
+    earlier = output[:, :-1]
+    return np.concatenate([begin, np.where(earlier == END, PAD, earlier)], axis=1)

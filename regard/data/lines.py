@@ -1,0 +1,92 @@
+"""Text files as blocks of numbered lines: UTF-8, cut at line feeds only, in constant memory."""
+
+import gzip
+import os
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO, NamedTuple, cast
+
+from regard.errors import DataError
+
+BLOCK = 1 << 20  # bytes read at once
+LONGEST = 1 << 26  # bytes of one line; a longer one is no text
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+
+class Lines(NamedTuple):
+    """Lines that follow each other in a file, and what is wrong with some of them."""
+
+    first: int  # the number of the first line, from 1
+    texts: list[str]  # a bad line is ""
+    problems: dict[int, str]  # line number -> what is wrong with it
+
+    def cut(self, count: int) -> tuple["Lines", "Lines"]:
+        """The first `count` lines, and the rest."""
+        head, tail = self.texts[:count], self.texts[count:]
+        return Lines(self.first, head, self.problems), Lines(self.first + count, tail, self.problems)
+
+
+def read_lines(path: Path) -> Iterator[Lines]:
+    """The file's lines in blocks of about a megabyte."""
+    first = 1
+    for block in whole_lines(path):
+        lines = decode(block, first)
+        first += len(lines.texts)
+        yield lines
+
+
+def whole_lines(path: Path) -> Iterator[bytes]:
+    """Blocks of bytes that end where lines end, without their last line feed."""
+    rest = b""
+    for number, block in enumerate(read_blocks(path)):
+        block = block.removeprefix(BYTE_ORDER_MARK) if number == 0 else block
+        head, feed, tail = block.rpartition(b"\n")
+        if feed:
+            yield rest + head
+            rest = tail
+        else:
+            rest += tail
+        if len(rest) > LONGEST:
+            raise DataError(f"{path}: a line is longer than {LONGEST >> 20} MB; is this a text file?")
+    if rest:
+        yield rest
+
+
+def read_blocks(path: Path) -> Iterator[bytes]:
+    try:
+        with open_binary(path) as file:
+            while block := file.read(BLOCK):
+                yield block
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise DataError(f"{path}: a broken .gz file: {error}") from None
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {os.strerror(error.errno or 0)}") from None
+
+
+def open_binary(path: Path) -> BinaryIO:
+    if path.suffix == ".gz":
+        return cast(BinaryIO, gzip.open(path, "rb"))
+    return path.open("rb", buffering=0)
+
+
+def decode(block: bytes, first: int) -> Lines:
+    """The whole block at once; line by line only when some line is not UTF-8."""
+    try:
+        texts, problems = block.decode().split("\n"), dict[int, str]()
+    except UnicodeDecodeError:
+        texts, problems = decode_each(block.split(b"\n"), first)
+    if b"\r" in block:
+        texts = [text.removesuffix("\r") for text in texts]
+    return Lines(first, texts, problems)
+
+
+def decode_each(lines: list[bytes], first: int) -> tuple[list[str], dict[int, str]]:
+    texts, problems = [], {}
+    for number, line in enumerate(lines, start=first):
+        try:
+            texts.append(line.decode())
+        except UnicodeDecodeError as error:
+            texts.append("")
+            problems[number] = f"not UTF-8: byte {line[error.start]:#04x} at byte {error.start + 1} of the line"
+    return texts, problems

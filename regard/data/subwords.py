@@ -1,0 +1,123 @@
+"""Pieces of words: the SentencePiece tokenizers, trained on a bounded sample of the text."""
+
+import hashlib
+import io
+import os
+import random
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import sentencepiece
+
+from regard.data.tokenizer import END, PAD, SPECIALS, START, UNKNOWN, Tokenizer
+from regard.errors import UserError
+from regard.recipe import Tokenizer as Section
+
+SAMPLE = 1_000_000  # lines a model is trained on at most
+LONGEST = 4_000  # characters of such a line that are looked at
+BYTES = 1_000  # vocabularies from this size on spell what they do not know in bytes
+T = TypeVar("T")
+
+
+class SentencePieceTokenizer(Tokenizer):
+    """Pieces of words, found by their statistics (Kudo & Richardson 2018)."""
+
+    spaced = True
+
+    def __init__(self, model: bytes, lowercase: bool = False) -> None:
+        self.processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+        self.proto = model
+        ids = range(len(SPECIALS), self.processor.get_piece_size())
+        super().__init__([self.spelling(token) for token in ids], lowercase)
+
+    def spelling(self, token: int) -> bytes:
+        piece: str = self.processor.id_to_piece(token)
+        if self.processor.is_byte(token):
+            return bytes([int(piece[3:5], 16)])
+        return piece.replace("▁", " ").encode()
+
+    @classmethod
+    def train(cls, section: Section, lines: Iterable[str]) -> "SentencePieceTokenizer":
+        texts = (line.lower() for line in lines) if section.lowercase else lines
+        kept = sample((line[:LONGEST] for line in texts if line.strip()), SAMPLE)
+        if not kept:
+            raise UserError("there is no text to train a tokenizer on")
+        return cls(train_pieces(cls.kind, section.size, kept), section.lowercase)
+
+    @classmethod
+    def restore(cls, facts: dict[str, Any], directory: Path) -> "SentencePieceTokenizer":
+        model = (directory / "pieces.model").read_bytes()
+        if hashlib.sha256(model).hexdigest() != facts["model"]:
+            raise ValueError("pieces.model is not the one it was written with")
+        return cls(model, bool(facts["lowercase"]))
+
+    def facts(self) -> dict[str, Any]:
+        return {"model": hashlib.sha256(self.proto).hexdigest()}
+
+    def model(self) -> bytes:
+        return self.proto
+
+    def tokenize(self, lines: Sequence[str]) -> list[list[int]]:
+        if not lines:
+            return []
+        threads = os.cpu_count() or 1
+        try:
+            ids: list[list[int]] = self.processor.encode(list(lines), num_threads=threads)
+        except (TypeError, UnicodeError):  # half of a surrogate pair somewhere: no UTF-8 can hold it
+            ids = self.processor.encode([line.encode(errors="replace").decode() for line in lines], num_threads=threads)
+        return ids
+
+
+def sample(lines: Iterable[T], limit: int) -> list[T]:
+    """At most `limit` of them, each as likely as any other, always the same (Vitter's algorithm R)."""
+    kept: list[T] = []
+    random_places = random.Random(1)
+    for number, line in enumerate(lines):
+        place = number if number < limit else random_places.randrange(number + 1)
+        if number < limit:
+            kept.append(line)
+        elif place < limit:
+            kept[place] = line
+    return kept
+
+
+def train_pieces(kind: str, size: int, lines: list[str]) -> bytes:
+    alphabet = len(set().union(*lines))
+    writer = io.BytesIO()
+    try:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=iter(lines),
+            model_writer=writer,
+            model_type=kind,
+            vocab_size=size,
+            hard_vocab_limit=False,  # a small text gives a small vocabulary
+            character_coverage=1.0
+            if alphabet <= size // 4
+            else 0.9995,  # Chinese: the rarest letters are left to bytes
+            byte_fallback=size >= BYTES,
+            max_sentence_length=4 * LONGEST + 1,
+            pad_id=PAD,
+            unk_id=UNKNOWN,
+            bos_id=START,
+            eos_id=END,
+            num_threads=2,  # the same everywhere, and so is the result
+            minloglevel=2,
+        )
+    except RuntimeError as error:
+        reason = str(error).rpartition("] ")[2] or str(error)
+        advice = "raise data.tokenizer.size or take data.tokenizer.kind=character or byte"
+        raise UserError(f"no {kind} tokenizer of size {size} from this text ({reason}); {advice}") from None
+    return writer.getvalue()
+
+
+class UnigramTokenizer(SentencePieceTokenizer):
+    """Kudo 2018: the most likely cut under a unigram model of the pieces."""
+
+    kind = "unigram"
+
+
+class BytePairTokenizer(SentencePieceTokenizer):
+    """Sennrich et al. 2016: the most frequent neighbours are joined, again and again."""
+
+    kind = "bpe"

@@ -1,0 +1,106 @@
+"""What every tokenizer can do: text to ids and back, tokens to words, save."""
+
+import codecs
+import hashlib
+import json
+import re
+from abc import ABC, abstractmethod
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+from regard.recipe import Tokenizer as Section
+
+FORMAT = 1
+PAD, UNKNOWN, START, END = range(4)
+SPECIALS = ("<pad>", "<unk>", "<s>", "</s>")
+HIDDEN = (PAD, START, END)  # they stand for no text; UNKNOWN stands for a text we cannot spell
+
+
+class Tokenizer(ABC):
+    """`spellings` says what each id stands for, in UTF-8 bytes; the rest follows from it."""
+
+    kind: ClassVar[str]
+    spaced: ClassVar[bool]  # spellings carry the blank before a word, so a text starts with one that is not its own
+
+    def __init__(self, spellings: Sequence[bytes], lowercase: bool = False) -> None:
+        unknown = " ⁇ " if self.spaced else "⁇"
+        self.spellings = [b"", unknown.encode(), b"", b"", *spellings]
+        self.lowercase = lowercase
+
+    @classmethod
+    @abstractmethod
+    def train(cls, section: Section, lines: Iterable[str]) -> "Tokenizer": ...
+
+    @classmethod
+    @abstractmethod
+    def restore(cls, facts: dict[str, Any], directory: Path) -> "Tokenizer":
+        """The tokenizer `save` wrote; any ValueError, KeyError or TypeError means that it is damaged."""
+
+    @abstractmethod
+    def tokenize(self, lines: Sequence[str]) -> list[list[int]]: ...
+
+    @abstractmethod
+    def facts(self) -> dict[str, Any]:
+        """What `tokenizer.json` holds beside the kind."""
+
+    def model(self) -> bytes | None:
+        """What `pieces.model` holds, where there is one."""
+        return None
+
+    def encode(self, lines: Sequence[str]) -> list[list[int]]:
+        """The ids of every line, without START and END."""
+        return self.tokenize([line.lower() for line in lines] if self.lowercase else lines)
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text; PAD, START and END leave no trace, UNKNOWN leaves ⁇."""
+        text = b"".join([self.spellings[token] for token in ids]).decode(errors="replace")
+        return text.strip(" ") if self.spaced else text
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        """Every token for the eye."""
+        return [SPECIALS[token] if token < len(SPECIALS) else readable(self.spellings[token]) for token in ids]
+
+    def words(self, ids: Sequence[int]) -> list[int]:
+        """For every token its word, as a place in `decode(ids).split()`; -1 for PAD, START and END.
+
+        A token belongs to the first word that it, or what follows it, spells; blanks at the end to the last word.
+        """
+        decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+        parts = [decoder.decode(self.spellings[token]) for token in ids] + [decoder.decode(b"", final=True)]
+        ends = [match.end() for match in re.finditer(r"\S+", "".join(parts))]
+        places, begin = [], 0
+        for token, part in zip(ids, parts[:-1], strict=True):
+            places.append(-1 if token in HIDDEN else min(bisect_right(ends, begin), max(len(ends) - 1, 0)))
+            begin += len(part)
+        return places
+
+    def __len__(self) -> int:
+        return len(self.spellings)
+
+    @property
+    def description(self) -> str:
+        facts = {"format": FORMAT, "kind": self.kind, "lowercase": self.lowercase, **self.facts()}
+        return json.dumps(facts, sort_keys=True) + "\n"
+
+    @property
+    def digest(self) -> str:
+        """The same for two tokenizers exactly when they are the same."""
+        return hashlib.sha256(self.description.encode() + (self.model() or b"")).hexdigest()
+
+    def save(self, path: Path) -> None:
+        path.mkdir(parents=True, exist_ok=True)
+        (path / "tokenizer.json").write_text(self.description, encoding="utf-8")
+        model = self.model()
+        if model is not None:
+            (path / "pieces.model").write_bytes(model)
+
+
+def readable(spelling: bytes) -> str:
+    """A word's first piece shows its blank as ▁, as SentencePiece writes it; half a letter shows its bytes."""
+    try:
+        text = spelling.decode().replace(" ", "▁")
+    except UnicodeDecodeError:
+        text = "\0"
+    return text if text.isprintable() else "".join(f"<0x{byte:02X}>" for byte in spelling)

@@ -1,0 +1,125 @@
+"""All tokenizers. Each is saved as a directory: `tokenizer.json` and, for SentencePiece, `pieces.model`."""
+
+import json
+from abc import abstractmethod
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from regard.data.subwords import BytePairTokenizer, UnigramTokenizer
+from regard.data.tokenizer import END, FORMAT, PAD, SPECIALS, START, UNKNOWN, Tokenizer
+from regard.errors import DamagedError, UserError
+from regard.recipe import Tokenizer as Section
+from regard.recipe import choose
+
+__all__ = ["END", "PAD", "SPECIALS", "START", "TOKENIZERS", "UNKNOWN", "Tokenizer", "load_tokenizer", "train_tokenizer"]
+
+
+class SymbolTokenizer(Tokenizer):
+    """A list of symbols, the most frequent first."""
+
+    def __init__(self, symbols: Sequence[str], lowercase: bool = False) -> None:
+        blank = " " if self.spaced else ""
+        super().__init__([(blank + symbol).encode(errors="replace") for symbol in symbols], lowercase)
+        self.symbols = list(symbols)
+        self.ids = {symbol: token for token, symbol in enumerate(symbols, start=len(SPECIALS))}
+
+    @staticmethod
+    @abstractmethod
+    def split(line: str) -> Sequence[str]: ...
+
+    @classmethod
+    def train(cls, section: Section, lines: Iterable[str]) -> "SymbolTokenizer":
+        room = section.size - len(SPECIALS)
+        if room < 1:
+            raise UserError(
+                f"data.tokenizer.size={section.size} leaves no room beside the {len(SPECIALS)} special tokens"
+            )
+        counts: Counter[str] = Counter()
+        for line in lines:
+            counts.update(cls.split(line.lower() if section.lowercase else line))
+        if not counts:
+            raise UserError("there is no text to train a tokenizer on")
+        ranking = sorted(counts, key=lambda symbol: (-counts[symbol], symbol))
+        return cls(ranking[:room], section.lowercase)
+
+    @classmethod
+    def restore(cls, facts: dict[str, Any], directory: Path) -> "SymbolTokenizer":
+        symbols = facts["symbols"]
+        if not isinstance(symbols, list) or not all(isinstance(symbol, str) for symbol in symbols):
+            raise TypeError("symbols must be a list of texts")
+        return cls(symbols, bool(facts["lowercase"]))
+
+    def facts(self) -> dict[str, Any]:
+        return {"symbols": self.symbols}
+
+    def tokenize(self, lines: Sequence[str]) -> list[list[int]]:
+        find = self.ids.get
+        return [[find(symbol, UNKNOWN) for symbol in self.split(line)] for line in lines]
+
+
+class WordTokenizer(SymbolTokenizer):
+    """What stands between blanks."""
+
+    kind, spaced = "word", True
+
+    @staticmethod
+    def split(line: str) -> Sequence[str]:
+        return line.split()
+
+
+class CharacterTokenizer(SymbolTokenizer):
+    """Unicode code points."""
+
+    kind, spaced = "character", False
+
+    @staticmethod
+    def split(line: str) -> Sequence[str]:
+        return line
+
+
+class ByteTokenizer(Tokenizer):
+    """The bytes of UTF-8: nothing is unknown, nothing is learnt."""
+
+    kind, spaced = "byte", False
+
+    def __init__(self, lowercase: bool = False) -> None:
+        super().__init__([bytes([byte]) for byte in range(256)], lowercase)
+
+    @classmethod
+    def train(cls, section: Section, lines: Iterable[str]) -> "ByteTokenizer":
+        return cls(section.lowercase)
+
+    @classmethod
+    def restore(cls, facts: dict[str, Any], directory: Path) -> "ByteTokenizer":
+        return cls(bool(facts["lowercase"]))
+
+    def facts(self) -> dict[str, Any]:
+        return {}
+
+    def tokenize(self, lines: Sequence[str]) -> list[list[int]]:
+        return [[byte + len(SPECIALS) for byte in line.encode(errors="replace")] for line in lines]
+
+
+def train_tokenizer(section: Section, lines: Iterable[str]) -> Tokenizer:
+    return choose(TOKENIZERS, section.kind, "tokenizer").train(section, lines)
+
+
+def load_tokenizer(path: Path) -> Tokenizer:
+    try:
+        facts = json.loads((path / "tokenizer.json").read_bytes())
+        if facts["format"] != FORMAT:
+            raise ValueError(f"format {facts['format']!r} is not {FORMAT}")
+        return TOKENIZERS[facts["kind"]].restore(facts, path)
+    except (OSError, ValueError, KeyError, TypeError, RuntimeError, RecursionError) as error:
+        raise DamagedError(f"{path / 'tokenizer.json'}: no tokenizer can be read from it: {error}") from None
+
+
+TOKENIZERS: dict[str, type[Tokenizer]] = {
+    "unigram": UnigramTokenizer,
+    "bpe": BytePairTokenizer,
+    "word": WordTokenizer,
+    "character": CharacterTokenizer,
+    "byte": ByteTokenizer,
+}

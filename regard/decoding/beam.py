@@ -1,0 +1,102 @@
+"""Beam search over any `step`; it knows nothing of models, only of a tree of states."""
+
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from regard.decoding.hypothesis import Found, require_numbers
+from regard.models.interface import StepFunction
+from regard.nn.state import repeat_rows, select_rows
+
+IMPOSSIBLE = float("-inf")
+
+
+class Beam(NamedTuple):
+    """The open hypotheses of every sentence, best first; those of finished sentences are impossible."""
+
+    tokens: Int[Tensor, "batch width length"]
+    totals: Float[Tensor, "batch width"]
+
+
+class Pool(NamedTuple):
+    """The best closed hypotheses of every sentence, best first."""
+
+    tokens: Int[Tensor, "batch width limit"]
+    totals: Float[Tensor, "batch width"]
+    scores: Float[Tensor, "batch width"]
+
+    def add(self, tokens: Tensor, totals: Tensor, scores: Tensor, end: int) -> "Pool":
+        """The best of what is here and what has just closed."""
+        room = self.tokens.shape[-1] - tokens.shape[-1]
+        tokens = torch.cat([self.tokens, torch.nn.functional.pad(tokens, (0, room), value=end)], dim=1)
+        best, index = torch.cat([self.scores, scores], dim=1).topk(self.scores.shape[1])
+        totals = torch.cat([self.totals, totals], dim=1).gather(1, index)
+        return Pool(tokens.gather(1, index[..., None].expand(-1, -1, tokens.shape[-1])), totals, best)
+
+
+def beam_search(
+    step: StepFunction,
+    state: Any,
+    *,
+    limits: Int[Tensor, "batch"],
+    width: int,
+    start: int,
+    end: int,
+    length_penalty: float = 0.0,
+) -> list[list[Found]]:
+    """The best outputs of each sentence by log p / length ** penalty (length counts the end mark).
+
+    A sentence is finished when `width` of its hypotheses have closed, or at its limit, which closes those still open.
+    """
+    batch, longest = len(limits), int(limits.max())
+    state = repeat_rows(state, width)
+    beam = Beam(limits.new_zeros(batch, width, 0), torch.full((batch, width), IMPOSSIBLE, device=limits.device))
+    beam.totals[:, 0] = 0.0  # all hypotheses start equal: keep one, or the first step returns copies of it
+    pool = Pool(limits.new_full((batch, width, longest), end), *(torch.full_like(beam.totals, IMPOSSIBLE),) * 2)
+    words, closed = limits.new_full((batch * width,), start), torch.zeros_like(limits)
+
+    for length in range(1, longest + 1):
+        logits, _, state = step(words, state)
+        log_probs = require_numbers(logits.float().log_softmax(dim=-1)).view(batch, width, -1)
+        beam, parents, ended = extend(beam, log_probs, end)
+        scores = ended.totals / length**length_penalty
+        closed = closed + (ended.totals > IMPOSSIBLE).sum(dim=1)
+        pool = pool.add(ended.tokens, ended.totals, scores, end)
+        at_limit = (limits == length)[:, None] & (closed < width)[:, None]
+        last = beam.totals.masked_fill(~at_limit, IMPOSSIBLE)
+        pool = pool.add(beam.tokens, last, last / length**length_penalty, end)
+        finished = (closed >= width) | (limits <= length)
+        beam = beam._replace(totals=beam.totals.masked_fill(finished[:, None], IMPOSSIBLE))
+        if finished.all():
+            break
+        rows = (torch.arange(batch, device=limits.device)[:, None] * width + parents).flatten()
+        state, words = select_rows(state, rows), beam.tokens[..., -1].flatten()
+    return read(pool, end)
+
+
+def extend(beam: Beam, log_probs: Float[Tensor, "batch width vocabulary"], end: int) -> tuple[Beam, Tensor, Beam]:
+    """One word more: the new open hypotheses, whose children they are, and those that ended among the best `width`."""
+    width, vocabulary = log_probs.shape[1:]
+    candidates = (beam.totals[..., None] + log_probs).flatten(1)
+    totals, chosen = candidates.topk(min(2 * width, candidates.shape[1]))  # at most `width` of them end
+    parents, words = chosen // vocabulary, chosen % vocabulary
+    ends = words == end
+    history = beam.tokens.gather(1, parents[..., None].expand(-1, -1, beam.tokens.shape[-1]))
+    tokens = torch.cat([history, words[..., None]], dim=-1)
+    ended = Beam(tokens[:, :width], totals[:, :width].masked_fill(~ends[:, :width], IMPOSSIBLE))
+    best, index = totals.masked_fill(ends, IMPOSSIBLE).topk(width)
+    kept = tokens.gather(1, index[..., None].expand(-1, -1, tokens.shape[-1]))
+    return Beam(kept, best), parents.gather(1, index), ended
+
+
+def read(pool: Pool, end: int) -> list[list[Found]]:
+    return [
+        [
+            Found(tokens[: tokens.index(end)] if end in tokens else tokens, total, score)
+            for tokens, total, score in zip(*sentence, strict=True)
+            if score > IMPOSSIBLE
+        ]
+        for sentence in zip(pool.tokens.tolist(), pool.totals.tolist(), pool.scores.tolist(), strict=True)
+    ]

@@ -1,0 +1,137 @@
+"""Heatmaps as files: PNG by matplotlib, SVG by hand, HTML by `page`."""
+
+import warnings
+from collections.abc import Callable, Sequence
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from regard.errors import UserError
+from regard.insight.heatmap import STRONG, Heatmap, digits, labels, longest, printable, tell
+from regard.insight.page import html
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+FONTS = (  # the first ones installed are asked in turn for each sign
+    *("DejaVu Sans", "Noto Sans CJK SC", "Noto Sans CJK JP", "WenQuanYi Zen Hei", "PingFang SC", "Microsoft YaHei"),
+    *("Noto Sans", "Noto Sans Arabic", "Noto Sans Hebrew", "Noto Sans Devanagari", "Noto Emoji", "Arial Unicode MS"),
+)
+INK = "#08519c"
+NUMBERED = 30  # up to so many words a side, cells carry their weights in digits
+
+
+def png(heatmap: Heatmap, path: Path) -> None:
+    """A bitmap, by matplotlib; signs that no installed font has are drawn as boxes."""
+    figure = draw_figure(heatmap)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*[Gg]lyph.*")
+        warnings.filterwarnings("ignore", message=".*does not support .* natively.*")
+        figure.savefig(path, format="png", dpi=150, bbox_inches="tight", pad_inches=0.15, facecolor="white")
+
+
+def draw_figure(heatmap: Heatmap) -> "Figure":
+    """The axes fill the figure, so that cells have a known size; saving with a tight box adds the words around them."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise UserError("PNG pictures need matplotlib: pip install 'regard[figures]'; SVG and HTML do not") from error
+
+    columns, rows = max(len(heatmap.source), 1), max(len(heatmap.target), 1)
+    cell = min(0.34, 30 / max(columns, rows))  # inches; long sentences get small cells, not huge files
+    figure = Figure(figsize=(columns * cell, rows * cell))
+    axes = figure.add_axes((0, 0, 1, 1), xlim=(-0.5, columns - 0.5), ylim=(rows - 0.5, -0.5))
+    style: dict[str, Any] = {"fontsize": min(10, cell * 40), "fontfamily": installed_fonts(), "parse_math": False}
+    draw_weights(axes, heatmap, style)
+    label_axes(axes, heatmap, style)
+    return figure
+
+
+def installed_fonts() -> list[str]:
+    """Only fonts that are there: matplotlib complains about each that is not."""
+    from matplotlib.font_manager import get_font_names
+
+    return [name for name in FONTS if name in set(get_font_names())]
+
+
+def draw_weights(axes: Any, heatmap: Heatmap, style: dict[str, Any]) -> None:
+    shades = heatmap.shades
+    if shades.size:
+        axes.imshow(shades, cmap="Blues", vmin=0, vmax=1, aspect="auto", interpolation="nearest")
+    if max(shades.shape) > NUMBERED:
+        return
+    for row, column in zip(*shades.nonzero(), strict=True):
+        color = "white" if shades[row, column] > STRONG else "black"
+        text = digits(float(float(heatmap.weights[row, column])))
+        axes.text(column, row, text, ha="center", va="center", color=color, **style | {"fontsize": 7})
+
+
+def label_axes(axes: Any, heatmap: Heatmap, style: dict[str, Any]) -> None:
+    slant = {"rotation": 60, "ha": "left", "va": "center", "rotation_mode": "anchor"}
+    axes.xaxis.tick_top()
+    axes.set_xticks(range(len(heatmap.source)), labels(heatmap.source), **slant, **style)
+    axes.set_yticks(range(len(heatmap.target)), labels(heatmap.target), **style)
+    axes.tick_params(length=0, pad=4)
+    axes.spines[:].set_color("#c6dbef")
+    if heatmap.title:
+        axes.set_title(printable(heatmap.title), pad=12, **style | {"fontsize": 11})
+
+
+def svg(heatmap: Heatmap, path: Path) -> None:
+    """A drawing that scales, and tells each weight to a hovering mouse."""
+    path.write_text(draw_svg(heatmap), encoding="utf-8")
+
+
+class Frame(NamedTuple):
+    """Where the cells of an SVG stand: the corner of the first one, and how large each is."""
+
+    left: int
+    top: int
+    cell: int = 28
+
+
+def draw_svg(heatmap: Heatmap) -> str:
+    source, target, title = labels(heatmap.source), labels(heatmap.target), escape(printable(heatmap.title))
+    slanted = 7 * longest(source)
+    frame = Frame(left=20 + 8 * longest(target), top=(48 if title else 20) + slanted)
+    leaning = frame.left + frame.cell * len(source) + slanted // 2 + 12  # slanted words lean over the right edge
+    width = max(leaning, 24 + 9 * longest([heatmap.title]))
+    height = frame.top + frame.cell * len(target) + 12
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
+        'font-family="sans-serif" font-size="13">\n'
+        f"<title>{title or 'attention weights'}</title>\n"
+        f'<rect width="{width}" height="{height}" fill="white"/>\n'
+        f'<text x="12" y="26" font-size="15">{title}</text>\n'
+        f"{svg_words(source, target, frame)}\n{svg_cells(heatmap, source, target, frame)}\n</svg>\n"
+    )
+
+
+def svg_words(source: Sequence[str], target: Sequence[str], frame: Frame) -> str:
+    left, top, cell = frame
+    middle = cell // 2
+    over = [
+        f'<text transform="translate({left + column * cell + middle + 4} {top - 6}) rotate(-60)">{escape(word)}</text>'
+        for column, word in enumerate(source)
+    ]
+    beside = [
+        f'<text x="{left - 8}" y="{top + row * cell + middle + 5}" text-anchor="end">{escape(word)}</text>'
+        for row, word in enumerate(target)
+    ]
+    return "\n".join(over + beside)
+
+
+def svg_cells(heatmap: Heatmap, source: Sequence[str], target: Sequence[str], frame: Frame) -> str:
+    """The cells, each with the weight in words for a hovering mouse; faint lines keep the empty ones apart."""
+    left, top, cell = frame
+    lines = []
+    for (row, column), shade in np.ndenumerate(heatmap.shades):
+        corner = f'x="{left + column * cell}" y="{top + row * cell}" width="{cell}" height="{cell}"'
+        told = escape(tell(source[column], target[row], float(heatmap.weights[row, column])))
+        lines.append(f'<rect class="cell" {corner} fill-opacity="{shade:.3f}"><title>{told}</title></rect>')
+    return "\n".join([f'<g fill="{INK}" stroke="#c6dbef" stroke-width="0.5">', *lines, "</g>"])
+
+
+FORMATS: dict[str, Callable[[Heatmap, Path], None]] = {"png": png, "svg": svg, "html": html}

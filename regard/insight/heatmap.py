@@ -1,0 +1,93 @@
+"""Where a model looked, as a value: words, weights, and what every picture of them shares."""
+
+import unicodedata
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+from rich.cells import cell_len
+
+JOINER = "\u200d"  # glues emoji together
+SIGNS = {chr(code): chr(0x2400 + code) for code in range(0x20)} | {"\n": "↵", "\t": "⇥", "\x7f": "␡"}  # ␀ ␁ ...
+BIDI_CONTROLS = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")  # could turn a whole page round
+STRONG = 0.6  # from this shade on, digits on the ink are white
+
+
+class Heatmap(NamedTuple):
+    """One picture: a row for each target word, a column for each source word."""
+
+    source: list[str]
+    target: list[str]
+    weights: Float[np.ndarray, "target source"]
+    title: str = ""
+
+    @property
+    def peak(self) -> float:
+        """The weight drawn strongest; weights below 0 are drawn as 0."""
+        return float(np.nan_to_num(self.weights).max(initial=0.0))
+
+    @property
+    def shades(self) -> Float[np.ndarray, "target source"]:
+        """The weights as shares of the peak: how strongly each cell is drawn, from 0 to 1."""
+        assert self.weights.shape == (len(self.target), len(self.source)), self.weights.shape
+        shades: Float[np.ndarray, "target source"] = np.nan_to_num(self.weights).clip(min=0) / (self.peak or 1.0)
+        return shades
+
+
+def printable(text: str) -> str:
+    """The text with a visible sign for what a terminal or an XML parser would act on or refuse."""
+    if text.isspace():
+        text = text.replace(" ", "␣")
+    return "".join(map(visible_sign, text))
+
+
+def visible_sign(character: str) -> str:
+    code = ord(character)
+    if character in SIGNS:
+        return SIGNS[character]
+    noncharacter = code & 0xFFFE == 0xFFFE or 0xFDD0 <= code <= 0xFDEF
+    refused = unicodedata.category(character) in {"Cc", "Cs", "Zl", "Zp"}
+    return "\ufffd" if noncharacter or refused or character in BIDI_CONTROLS else character
+
+
+def graphemes(text: str) -> list[str]:
+    """What a reader counts as letters: marks stay with their letter, joined emoji together."""
+    letters: list[str] = []
+    for character in text:
+        if letters and (cell_len(character) == 0 or letters[-1].endswith(JOINER)):
+            letters[-1] += character
+        else:
+            letters.append(character)
+    return letters
+
+
+def abbreviate(text: str, width: int) -> str:
+    """The text, or as much of it as fits into `width` terminal columns with a sign that some is missing."""
+    if cell_len(text) <= width:
+        return text
+    letters = graphemes(text)
+    while letters and cell_len("".join(letters)) >= width:
+        letters.pop()
+    return "".join(letters) + "…"
+
+
+def labels(words: Iterable[str], width: int = 40) -> list[str]:
+    return [abbreviate(printable(word), width) for word in words]
+
+
+def longest(words: Iterable[str]) -> int:
+    """The width of the widest word, in terminal columns."""
+    return max(map(cell_len, words), default=0)
+
+
+def digits(weight: float) -> str:
+    """A weight in as few characters as a cell holds: .07, .93, 1.0; nothing where there is almost nothing to say."""
+    if not weight >= 0.05:
+        return ""
+    return f"{weight:.2f}".removeprefix("0") if weight < 0.995 else f"{weight:.2g}" if weight >= 1.05 else "1.0"
+
+
+def tell(source: str, target: str, weight: float) -> str:
+    """One cell in words, for tooltips."""
+    return f"{target} → {source}: {weight:.3f}"

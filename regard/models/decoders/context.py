@@ -1,0 +1,100 @@
+"""How a recurrent decoder uses the context c_i = Σ α_ij h_j. One class a way; CONTEXTS names them."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from regard.nn.cells import CellState
+
+Rows = Float[Tensor, "rows size"]
+
+
+class RecurrentState(NamedTuple):
+    cells: tuple[CellState, ...]  # the lowest layer first
+    fed: Rows  # the last output where it is fed back (input feeding); otherwise of no width
+
+
+class Parts(NamedTuple):
+    """A decoder's pieces, bound for one pass over a target."""
+
+    stack: Callable[[Tensor, tuple[CellState, ...]], tuple[CellState, ...]]
+    look: Callable[[Tensor], tuple[Tensor, Tensor]]  # query -> context, weights
+    feed: Callable[[Tensor], Tensor] | None  # what is fed -> its share of the first cell's gates
+    join: Callable[[Tensor], Tensor]  # tanh(W [s_i; c_i] + b), the layer under the logits
+
+
+class Moment(NamedTuple):
+    """One step: what it knows, where it looked, and what it leaves behind."""
+
+    known: Rows  # [s_i; c_i], or the joined output where the step itself needs it
+    weights: Float[Tensor, "rows source"] | None
+    state: RecurrentState
+
+
+def join(hidden: Rows, context: Rows) -> Rows:
+    return torch.cat([hidden, context], dim=-1)
+
+
+class NoContext:
+    """The plain encoder-decoder: all that is known of the source is in s_0 (Sutskever et al. 2014)."""
+
+    def fed_size(self, memory_size: int, output_size: int) -> int:
+        return 0
+
+    def step(self, parts: Parts, gates: Rows, state: RecurrentState) -> Moment:
+        cells = parts.stack(gates, state.cells)
+        return Moment(cells[-1].hidden, None, RecurrentState(cells, state.fed))
+
+    def output(self, parts: Parts, known: Float[Tensor, "*rows known"]) -> Float[Tensor, "*rows output"]:
+        """The layer under the logits: it feeds nothing, so teacher forcing computes it for all steps at once."""
+        return parts.join(known)
+
+
+class AfterCell(NoContext):
+    """s_i asks, c_i is joined after the cell: tanh(W [s_i; c_i])  (Luong et al. 2015, eq. 5)."""
+
+    def step(self, parts: Parts, gates: Rows, state: RecurrentState) -> Moment:
+        cells = parts.stack(gates, state.cells)
+        context, weights = parts.look(cells[-1].hidden)
+        return Moment(join(cells[-1].hidden, context), weights, RecurrentState(cells, state.fed))
+
+
+class InputFeeding(NoContext):
+    """As after_cell, and the joined output is an input of the next step (Luong et al. 2015, section 3.3)."""
+
+    def fed_size(self, memory_size: int, output_size: int) -> int:
+        return output_size
+
+    def step(self, parts: Parts, gates: Rows, state: RecurrentState) -> Moment:
+        assert parts.feed is not None
+        cells = parts.stack(gates + parts.feed(state.fed), state.cells)
+        context, weights = parts.look(cells[-1].hidden)
+        output = parts.join(join(cells[-1].hidden, context))
+        return Moment(output, weights, RecurrentState(cells, output))
+
+    def output(self, parts: Parts, known: Float[Tensor, "*rows known"]) -> Float[Tensor, "*rows output"]:
+        return known
+
+
+class IntoCell(NoContext):
+    """s_{i-1} asks, c_i goes into the cell with the last word: s_i = f(s_{i-1}, y_{i-1}, c_i)  (Bahdanau et al. 2015)."""
+
+    def fed_size(self, memory_size: int, output_size: int) -> int:
+        return memory_size
+
+    def step(self, parts: Parts, gates: Rows, state: RecurrentState) -> Moment:
+        assert parts.feed is not None
+        context, weights = parts.look(state.cells[-1].hidden)
+        cells = parts.stack(gates + parts.feed(context), state.cells)
+        return Moment(join(cells[-1].hidden, context), weights, RecurrentState(cells, state.fed))
+
+
+CONTEXTS: dict[str, type[NoContext]] = {
+    "none": NoContext,
+    "into_cell": IntoCell,
+    "after_cell": AfterCell,
+    "input_feeding": InputFeeding,
+}

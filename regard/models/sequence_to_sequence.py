@@ -1,0 +1,50 @@
+"""Encoder + decoder: translation, summarisation, pronunciation, code from text."""
+
+from typing import Any, Literal
+
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from regard.models.decoders import DECODERS
+from regard.models.encoders import ENCODERS
+from regard.models.interface import Memory, Step, StepFunction, Steps
+from regard.recipe import Section, one_of
+
+
+class SequenceToSequenceConfig(Section):
+    kind: Literal["sequence_to_sequence"] = "sequence_to_sequence"
+    encoder: one_of(ENCODERS) = {}  # type: ignore[valid-type]
+    decoder: one_of(DECODERS) = {}  # type: ignore[valid-type]
+
+
+class SequenceToSequence(nn.Module):
+    Config = SequenceToSequenceConfig
+
+    def __init__(self, config: SequenceToSequenceConfig, source_vocabulary: int, target_vocabulary: int) -> None:
+        super().__init__()
+        encoder, decoder = ENCODERS[config.encoder.kind], DECODERS[config.decoder.kind]
+        self.encoder = encoder(config.encoder, source_vocabulary)
+        self.decoder = decoder(config.decoder, target_vocabulary, self.encoder.memory_size, self.encoder.summary_size)
+
+    def encode(self, source: Int[Tensor, "batch source"], lengths: Int[Tensor, "batch"]) -> Memory:
+        return self.decoder.prepare(self.encoder(source, lengths))
+
+    def start(self, memory: Memory) -> tuple[StepFunction, Any]:
+        """What a search needs: a step that reads this memory, and the State before the first word."""
+
+        def step(tokens: Int[Tensor, "rows"], state: Any) -> Step:
+            return self.decoder.step(tokens, memory, state)
+
+        return step, self.decoder.start(memory)
+
+    def decode(
+        self, source: Int[Tensor, "batch source"], lengths: Int[Tensor, "batch"], target: Int[Tensor, "batch target"]
+    ) -> Steps:
+        """Teacher forcing up to the layer under the logits."""
+        steps: Steps = self.decoder(target, self.encode(source, lengths))
+        return steps
+
+    def forward(
+        self, source: Int[Tensor, "batch source"], lengths: Int[Tensor, "batch"], target: Int[Tensor, "batch target"]
+    ) -> Float[Tensor, "batch target vocabulary"]:
+        return self.decoder.logits(self.decode(source, lengths, target).outputs)

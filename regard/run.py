@@ -1,0 +1,224 @@
+"""A run: a directory with a recipe, vocabularies, a journal, checkpoints and, at the end, a model."""
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from regard.corpora import CORPORA
+from regard.corpora.corpus import write
+from regard.data import store as stores
+from regard.data.batching import BatchPlan
+from regard.data.readers import BadRows, read_pairs
+from regard.data.sealed import lock, sealed, sweep
+from regard.data.store import Store
+from regard.data.tokenizers import Tokenizer, load_tokenizer, train_tokenizer
+from regard.decoding.trained import Pair, Trained
+from regard.errors import UserError
+from regard.evaluation.evaluate import read_test, token_loss
+from regard.evaluation.metrics import METRICS
+from regard.models import build, configure
+from regard.models.directory import Bundle, save_model
+from regard.recipe import Corpus, Data, Pairs, Recipe, choose, read, to_yaml
+from regard.training.checkpoint import mean_weights
+from regard.training.display import Display
+from regard.training.distributed import Group, group
+from regard.training.loop import Trainer, make_deterministic
+
+Say = Callable[[str], None]
+
+
+class Prepared(NamedTuple):
+    """Data on its way into a model."""
+
+    store: Store
+    plan: BatchPlan
+    source: Tokenizer
+    target: Tokenizer
+    valid: list[Pair]
+
+
+def train(recipe: Recipe, directory: Path, resume: bool = False, talk: bool = True) -> int | None:
+    """Train to the end and leave a model in `directory/model`. Returns the signal that stopped it early, if one did."""
+    recipe = recipe.model_copy(update={"model": configure(recipe.model).model_dump(mode="json")})
+    if recipe.training.deterministic:
+        make_deterministic()
+    with group(recipe.training.device) as processes, lock(directory) if processes.first else nullcontext():
+        say = Display(0, 0, None, talk and processes.first).say
+        in_turn(processes, lambda: begin(recipe, directory, resume))
+        recipe = with_corpus(recipe, directory)
+        prepared: Prepared = in_turn(processes, lambda: prepare(recipe, directory, say))
+        return fit(recipe, directory, prepared, processes, talk, say)
+
+
+def in_turn(processes: Group, action: Callable[[], Any]) -> Any:
+    """The first process does it, the others find it done."""
+    result = action() if processes.first else None
+    processes.share(None)
+    return result if processes.first else action()
+
+
+def begin(recipe: Recipe, directory: Path, resume: bool) -> None:
+    """Write the resolved recipe, or make sure that a run that goes on goes on with the same one."""
+    directory.mkdir(parents=True, exist_ok=True)
+    sweep(directory)
+    path = directory / "recipe.yaml"
+    if path.exists():
+        if not resume:
+            raise UserError(f"{directory}: there is a run already; continue it with --resume or take another --run")
+        refuse_changes(read(path), recipe, directory)
+    temporary = directory / ".tmp-recipe.yaml"
+    temporary.write_text(to_yaml(recipe), encoding="utf-8")
+    temporary.rename(path)
+
+
+def refuse_changes(old: Recipe, new: Recipe, directory: Path) -> None:
+    """Data, model and seed decide what the steps so far mean; the rest may change."""
+    before, after = (
+        flatten({"data": one.data.model_dump(mode="json"), "model": one.model, "training": {"seed": one.training.seed}})
+        for one in (old, new)
+    )
+    for key in sorted(before.keys() | after.keys()):
+        if before.get(key) != after.get(key):
+            raise UserError(
+                f"{directory}: the run was started with {key}={before.get(key)}, not {after.get(key)}; take another --run"
+            )
+
+
+def flatten(values: dict[str, Any], where: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in values.items():
+        flat |= flatten(value, f"{where}{key}.") if isinstance(value, dict) else {f"{where}{key}": value}
+    return flat
+
+
+def with_corpus(recipe: Recipe, directory: Path) -> Recipe:
+    """A recipe on generated data, with the files it is written to."""
+    if recipe.data.corpus is None:
+        return recipe
+    files = corpus_files(recipe.data.corpus, directory / "corpus")
+    update = {"train": files.pop("train"), "valid": files.pop("valid"), "test": files, "corpus": None}
+    return recipe.model_copy(update={"data": recipe.data.model_copy(update=update)})
+
+
+def corpus_files(corpus: Corpus, directory: Path) -> dict[str, Pairs]:
+    written = write(choose(CORPORA, corpus.name, "corpus"), directory, corpus.seed, corpus.size)
+    return {split: Pairs(**paths) for split, paths in written.items()}
+
+
+def prepare(recipe: Recipe, directory: Path, say: Say) -> Prepared:
+    data = recipe.data
+    if data.train is None:
+        raise UserError(
+            "the recipe names no data: give --source and --target (or data.train.source=... and .target=...)"
+        )
+    source, target = tokenizers(data, directory / "tokenizers", say)
+    bad = BadRows(data.on_bad_row, directory / "bad_rows.txt")
+    store = stores.prepare(directory / "data", data.train, source, target, max_length=data.max_length, bad_rows=bad)
+    tell_bad_rows(store, directory, say)
+    rows, valid = split(data, store, recipe.training.seed, source, target)
+    plan = BatchPlan(store.source_lengths, store.target_lengths, data.batch_tokens, recipe.training.seed, rows)
+    say(
+        f"{len(rows):,} training pairs, {len(valid):,} for validation; vocabularies of {len(source):,} and {len(target):,}"
+    )
+    return Prepared(store, plan, source, target, valid)
+
+
+def tokenizers(data: Data, directory: Path, say: Say) -> tuple[Tokenizer, Tokenizer]:
+    """Trained once a run, on the training text of each side or of both."""
+    if not directory.exists():
+        say(f"training {data.tokenizer.kind} tokenizers of up to {data.tokenizer.size:,} tokens")
+        with sealed(directory, {}) as inside:
+            if data.tokenizer.shared:
+                both = train_tokenizer(data.tokenizer, (line for side in (0, 1) for line in texts(data, side)))
+                both.save(inside / "source")
+                both.save(inside / "target")
+            else:
+                for side, name in enumerate(("source", "target")):
+                    train_tokenizer(data.tokenizer, texts(data, side)).save(inside / name)
+    return load_tokenizer(directory / "source"), load_tokenizer(directory / "target")
+
+
+def texts(data: Data, side: int) -> Iterator[str]:
+    """One side of the training rows that can be used."""
+    assert data.train is not None
+    bad = BadRows(data.on_bad_row)
+    for rows in read_pairs(data.train):
+        bad.add(rows.faults)
+        yield from (rows.sources, rows.targets)[side]
+
+
+def tell_bad_rows(store: Store, directory: Path, say: Say) -> None:
+    rows_in, used, reported = (store.facts[f"rows_{name}"] for name in ("in", "used", "reported"))
+    if reported:
+        say(f"{rows_in:,} rows = {used:,} used + {reported:,} reported in {directory / 'bad_rows.txt'}")
+
+
+def split(
+    data: Data, store: Store, seed: int, source: Tokenizer, target: Tokenizer
+) -> tuple[npt.NDArray[np.int64], list[Pair]]:
+    """Rows to train on, and pairs to validate on: from files, or held out of the training rows."""
+    if data.valid is not None:
+        return np.arange(len(store)), read_test(data.valid)
+    if len(store) < 2:
+        raise UserError("one training row leaves none to validate on; give data.valid.source and data.valid.target")
+    aside = stores.held_out(len(store), data.held_out, seed)
+    held = np.flatnonzero(aside)
+    pairs = [(source.decode(store.source(row).tolist()), target.decode(store.target(row).tolist())) for row in held]
+    return np.flatnonzero(~aside), pairs
+
+
+def fit(recipe: Recipe, directory: Path, prepared: Prepared, processes: Group, talk: bool, say: Say) -> int | None:
+    torch.manual_seed(recipe.training.seed)
+    model = build(configure(recipe.model), len(prepared.source), len(prepared.target)).to(processes.device)
+    say(f"{sum(parameter.numel() for parameter in model.parameters()):,} parameters on {processes.device}")
+    trained = Trained(Bundle(model, prepared.source, prepared.target, recipe.decoding), processes.device)
+
+    def validate() -> dict[str, float]:
+        model.eval()
+        outputs = trained.generate([source for source, _ in prepared.valid], beam=1)
+        bleu = METRICS["bleu"](outputs, [target for _, target in prepared.valid]).value
+        return {"loss": token_loss(trained, prepared.valid), "bleu": bleu}
+
+    trainer = Trainer(model, prepared.store, prepared.plan, recipe.training, directory, processes, validate)
+    ending = trainer.run(talk)
+    if ending.signal is None and processes.first:
+        finish(recipe, directory, prepared, ending.progress.best)
+        say(f"the model is in {directory / 'model'}")
+    elif ending.signal is not None:
+        say(f"stopped at step {ending.progress.step}; continue with `regard train --run {directory} --resume`")
+    return ending.signal
+
+
+def finish(recipe: Recipe, directory: Path, prepared: Prepared, best: list[tuple[float, int]]) -> None:
+    """The mean of the best checkpoints becomes the model."""
+    weights = mean_weights(directory / "best" / f"step-{step:09d}" for _, step in best)
+    card = model_card(recipe, best)
+    save_model(directory / "model", weights, recipe, prepared.source, prepared.target, card)
+
+
+def model_card(recipe: Recipe, best: list[tuple[float, int]]) -> str:
+    by = recipe.training.validate_by
+    steps = ", ".join(f"{step} ({abs(score):.3f})" for score, step in best)
+    return (
+        "---\nlibrary_name: regard\npipeline_tag: translation\n---\n\n"
+        f"{recipe.about}\n\nMean of the checkpoints with the best validation {by}, by step: {steps}.\n\n"
+        "Use: `regard generate MODEL < input > output`. The whole recipe is in `recipe.yaml`.\n\n"
+        f"```json\n{json.dumps(recipe.model, indent=1)}\n```\n"
+    )
+
+
+def test_sets(directory: Path) -> dict[str, Pairs]:
+    """The test sets that a run's recipe names."""
+    path = directory / "recipe.yaml"
+    if not path.is_file():
+        raise UserError(f"{directory}: no recipe.yaml that names test sets; give --source and --target")
+    sets = with_corpus(read(path), directory).data.test
+    if not sets:
+        raise UserError(f"{directory}: its recipe names no test sets; give --source and --target")
+    return sets

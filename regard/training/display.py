@@ -1,0 +1,73 @@
+"""What a person sees while training: a bar on a terminal, plain lines elsewhere, TensorBoard events beside."""
+
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+
+class Display:
+    """Silent unless `talk`. The clock lives here, never in the journal."""
+
+    def __init__(self, updates: int, step: int, events: Path | None, talk: bool) -> None:
+        self.updates, self.talk, self.console = updates, talk, Console(stderr=True)
+        self.clock, self.tokens = time.monotonic(), 0
+        self.writer: Any = tensorboard(events) if events is not None else None
+        self.bar = bar(self.console) if talk and sys.stderr.isatty() else None
+        if self.bar is not None:
+            self.bar.start()
+            self.task = self.bar.add_task("", total=updates, completed=step, facts="")
+
+    def say(self, text: str) -> None:
+        if self.talk:
+            self.console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+    def advance(self, step: int, tokens: int) -> None:
+        self.tokens += tokens
+        if self.bar is not None:
+            self.bar.update(self.task, completed=step)
+
+    def trained(self, step: int, loss: float, rate: float) -> None:
+        """One journal row's worth of training."""
+        now = time.monotonic()
+        speed, self.clock, self.tokens = self.tokens / max(now - self.clock, 1e-9), now, 0
+        facts = f"loss {loss:.3f}  lr {rate:.2e}  {speed:,.0f} tokens/s"
+        if self.bar is not None:
+            self.bar.update(self.task, facts=facts)
+        else:
+            self.say(f"step {step}/{self.updates}  {facts}")
+        self.record(step, {"train/loss": loss, "lr": rate, "train/tokens_per_second": speed})
+
+    def validated(self, step: int, scores: dict[str, float], best: bool) -> None:
+        facts = "  ".join(f"{name} {value:.3f}" for name, value in scores.items())
+        self.say(f"step {step}/{self.updates}  valid  {facts}{'  (best)' if best else ''}")
+        self.record(step, {f"valid/{name}": value for name, value in scores.items()})
+        self.clock, self.tokens = time.monotonic(), 0
+
+    def record(self, step: int, scalars: dict[str, float]) -> None:
+        if self.writer is not None:
+            for name, value in scalars.items():
+                self.writer.add_scalar(name, value, step)
+
+    def close(self) -> None:
+        if self.bar is not None:
+            self.bar.stop()
+        if self.writer is not None:
+            self.writer.close()
+
+
+def bar(console: Console) -> Progress:
+    columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[facts]}"), TimeRemainingColumn())
+    return Progress(*columns, console=console)
+
+
+def tensorboard(folder: Path) -> Any:
+    """A writer of TensorBoard events where the package is installed."""
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        return None
+    return SummaryWriter(str(folder))  # type: ignore[no-untyped-call]

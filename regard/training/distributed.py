@@ -1,0 +1,68 @@
+"""One process or many: read from torchrun's environment, nothing to configure."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any, NamedTuple
+
+import torch
+from torch import distributed
+
+from regard.errors import UserError
+
+
+class Group(NamedTuple):
+    """This process among its peers."""
+
+    rank: int
+    world: int
+    device: torch.device
+
+    @property
+    def first(self) -> bool:
+        """Only the first process writes files and talks to people."""
+        return self.rank == 0
+
+    def share(self, value: Any) -> Any:
+        """The first process's value, in every process."""
+        if self.world == 1:
+            return value
+        box = [value]
+        distributed.broadcast_object_list(box, src=0)
+        return box[0]
+
+    def sum(self, values: torch.Tensor) -> torch.Tensor:
+        if self.world > 1:
+            distributed.all_reduce(values)
+        return values
+
+    def any(self, flag: bool) -> bool:
+        return bool(self.sum(torch.tensor(float(flag), device=self.device)).item()) if self.world > 1 else flag
+
+
+@contextmanager
+def group(device: str = "auto") -> Iterator[Group]:
+    """Join the processes that torchrun started, or be alone."""
+    world, local = int(os.environ.get("WORLD_SIZE", "1")), int(os.environ.get("LOCAL_RANK", "0"))
+    place = choose_device(device, local)
+    if world == 1:
+        yield Group(0, 1, place)
+        return
+    if place.type == "cuda":
+        torch.cuda.set_device(place)
+    # validation runs in the first process while the others wait: hours, not the default ten minutes
+    backend = "nccl" if place.type == "cuda" else "gloo"
+    distributed.init_process_group(backend, timeout=timedelta(hours=6))
+    try:
+        yield Group(distributed.get_rank(), world, place)
+    finally:
+        distributed.destroy_process_group()
+
+
+def choose_device(name: str, local_rank: int = 0) -> torch.device:
+    if name == "cuda" and not torch.cuda.is_available():
+        raise UserError("device 'cuda' was asked for and this machine has none; take 'auto' or 'cpu'")
+    if name == "cpu" or not torch.cuda.is_available():
+        return torch.device("cpu")
+    return torch.device("cuda", local_rank % torch.cuda.device_count())

@@ -1,0 +1,248 @@
+"""The training loop, top to bottom."""
+
+import os
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from regard.data.batching import BatchPlan, collate
+from regard.data.store import Store
+from regard.errors import UserError
+from regard.models import SequenceToSequence
+from regard.recipe import Training
+from regard.training import checkpoint
+from regard.training.checkpoint import Progress
+from regard.training.display import Display
+from regard.training.distributed import Group
+from regard.training.interruption import Interruption, interruptions
+from regard.training.journal import Journal
+from regard.training.objective import Examples, Objective
+from regard.training.schedules import SCHEDULES
+
+Rows = npt.NDArray[np.int64]
+Validate = Callable[[], dict[str, float]]
+HIGHER_IS_BETTER = {"loss": -1.0, "bleu": 1.0}
+TOO_MANY_SKIPPED = 10
+
+
+class Ending(NamedTuple):
+    progress: Progress
+    signal: int | None  # that asked us to stop, if one did
+
+
+class Trainer:
+    """One run: its model, its data, its directory. `run` is the loop; the rest are its sentences."""
+
+    def __init__(
+        self, model: SequenceToSequence, store: Store, plan: BatchPlan, training: Training, directory: Path,
+        group: Group, validate: Validate,
+    ) -> None:  # fmt: skip
+        self.model, self.store, self.plan, self.training = model, store, plan, training
+        self.directory, self.group, self.validate = directory, group, validate
+        parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+        self.optimizer = torch.optim.AdamW(
+            parameters, lr=training.learning_rate, betas=training.betas, weight_decay=training.weight_decay, fused=True
+        )
+        objective = Objective(model, training.label_smoothing, training.scheduled_sampling)
+        self.objective: nn.Module = objective if group.world == 1 else DistributedDataParallel(objective)
+        self.window = torch.zeros((), dtype=torch.float64, device=group.device)
+
+    def run(self, talk: bool = True) -> Ending:
+        """From the latest checkpoint, or from nothing, to the last update."""
+        progress = self.resume()
+        training, first = self.training, self.group.first
+        self.journal = Journal(self.directory / "journal.jsonl", progress.journal) if first else None
+        events = self.directory / "events" if first else None
+        self.display = Display(training.updates, progress.step, events, talk and first)
+        with interruptions() as interruption:
+            while progress.step < training.updates and not progress.finished:
+                progress.step += 1
+                self.update(progress)
+                if progress.step % training.log_every == 0:
+                    self.log(progress)
+                if progress.step % training.validate_every == 0 or progress.step == training.updates:
+                    self.judge(progress)
+                stop = self.group.any(bool(interruption))
+                if (
+                    progress.step % training.save_every == 0
+                    or progress.step == training.updates
+                    or progress.finished
+                    or stop
+                ):
+                    self.save(progress)
+                if stop:
+                    break
+        self.close()
+        return Ending(progress, self.leaving(interruption, progress))
+
+    def leaving(self, interruption: Interruption, progress: Progress) -> int | None:
+        done = progress.finished or progress.step >= self.training.updates
+        return None if done else interruption.signal
+
+    def resume(self) -> Progress:
+        folder = self.directory / "checkpoints"
+        path = self.group.share(checkpoint.latest(folder, print_warning) if self.group.first else None)
+        if path is None:
+            return Progress()
+        progress = checkpoint.restore(path, self.model, self.optimizer, print_warning)
+        self.window.fill_(progress.window_loss)
+        return progress
+
+    def update(self, progress: Progress) -> None:
+        """One step of the optimizer on one batch of the plan, computed in pieces by all processes."""
+        epoch, index = self.plan.locate(progress.step - 1)
+        rows = self.plan.epoch(epoch)[index]
+        tokens = int(self.store.target_lengths[rows].sum()) + len(rows)  # each target has its end mark
+        torch.manual_seed(self.seed_of(progress.step))
+        self.objective.train()
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.rate(progress)
+        loss = self.backward(rows, tokens)
+        norm = nn.utils.clip_grad_norm_(self.model.parameters(), self.training.clip)
+        if bool(torch.isfinite(norm)):
+            self.optimizer.step()
+            progress.skipped_in_a_row = 0
+            self.window += loss * tokens
+            progress.window_tokens += tokens
+        else:
+            self.skip(progress, rows, loss)
+        self.optimizer.zero_grad(set_to_none=True)
+        self.display.advance(progress.step, tokens)
+
+    def seed_of(self, step: int) -> int:
+        """Dropout is a function of (seed, step, rank): nothing to store, nothing to restore."""
+        return hash((self.training.seed, step, self.group.rank)) & 0x7FFFFFFF  # integers hash alike in every process
+
+    def rate(self, progress: Progress) -> float:
+        share = SCHEDULES[self.training.schedule](progress.step, self.training.warmup, self.training.updates)
+        return self.training.learning_rate * share * progress.peak
+
+    def backward(self, rows: Rows, tokens: int) -> Tensor:
+        """Gradients of the mean loss a token over the whole batch; returns this process's share of the loss."""
+        number = self.training.accumulate
+        pieces = pieces_of(rows, number * self.group.world)[self.group.rank * number : (self.group.rank + 1) * number]
+        total = torch.zeros((), dtype=torch.float64, device=self.group.device)
+        for index, piece in enumerate(pieces):
+            last = index == len(pieces) - 1
+            quiet = nullcontext() if last or self.group.world == 1 else self.objective.no_sync()  # type: ignore[operator]
+            with quiet, autocast(self.group.device, self.training.precision):
+                share = self.objective(self.examples(piece.rows)) * (piece.weight / tokens)
+                # DistributedDataParallel takes the mean over processes, and we want the sum
+                (share * self.group.world).backward()
+            total += share.detach()
+        return total
+
+    def examples(self, rows: Rows) -> Examples:
+        batch = collate(self.store, rows)
+        arrays = (batch.source, batch.source_lengths, batch.target_input, batch.target_output)
+        return Examples(*(to_device(array, self.group.device) for array in arrays))
+
+    def skip(self, progress: Progress, rows: Rows, loss: Tensor) -> None:
+        """Nothing that is not finite reaches the weights: the step is left out, counted and named."""
+        progress.skipped += 1
+        progress.skipped_in_a_row += 1
+        bad = [
+            name
+            for name, value in self.model.named_parameters()
+            if value.grad is not None and not value.grad.isfinite().all()
+        ]
+        what = "the loss" if not bool(loss.isfinite()) else f"the gradient of {bad[0] if bad else 'some parameter'}"
+        self.note(
+            step=progress.step, skipped=f"{what} is not finite", rows=[int(row) for row in rows[:8]], of=len(rows)
+        )
+        self.display.say(
+            f"step {progress.step}: {what} is not finite; the step is left out (training rows {rows[:4]} ...)"
+        )
+        if progress.skipped_in_a_row >= TOO_MANY_SKIPPED:
+            self.close()
+            raise UserError(
+                f"step {progress.step}: {what} was not finite {TOO_MANY_SKIPPED} times in a row; the last good weights are "
+                f"in {self.directory / 'checkpoints'}. Lower training.learning_rate or look at the named rows"
+            )
+
+    def log(self, progress: Progress) -> None:
+        total = float(self.group.sum(self.window.clone()))
+        loss = total / max(progress.window_tokens, 1)
+        rate = self.rate(progress)
+        self.note(step=progress.step, loss=loss, lr=rate, tokens=progress.window_tokens)
+        self.display.trained(progress.step, loss, rate)
+        self.window.zero_()
+        progress.window_tokens = 0
+
+    def judge(self, progress: Progress) -> None:
+        """Validate; keep the weights if they are among the best; decide whether to go on."""
+        self.objective.eval()
+        scores: dict[str, float] = self.group.share(self.validate() if self.group.first else None)
+        by = self.training.validate_by
+        score = scores[by] * HIGHER_IS_BETTER[by]
+        best = not progress.best or score > progress.best[0][0]
+        progress.waited = 0 if best else progress.waited + 1
+        if self.training.schedule == "plateau" and progress.waited and progress.waited % 2 == 0:
+            progress.peak /= 2
+        progress.best = sorted([*progress.best, (score, progress.step)], key=lambda pair: -pair[0])[
+            : self.training.average
+        ]
+        progress.finished = self.training.patience is not None and progress.waited >= self.training.patience
+        self.note(step=progress.step, **{f"valid_{name}": value for name, value in scores.items()})
+        self.display.validated(progress.step, scores, best)
+        if self.group.first and progress.step in {step for _, step in progress.best}:
+            checkpoint.save_weights(self.directory / "best", self.model, progress.step)
+
+    def save(self, progress: Progress) -> None:
+        window = float(self.group.sum(self.window.clone()))
+        if not self.group.first:
+            self.window.zero_()  # the first process carries the sum of all
+            return
+        self.window.fill_(window)
+        assert self.journal is not None
+        facts = {"threads": torch.get_num_threads(), "torch": torch.__version__, "device": str(self.group.device)}
+        state = replace(progress, window_loss=window, journal=self.journal.settle())
+        checkpoint.save(self.directory / "checkpoints", self.model, self.optimizer, state, facts)
+        checkpoint.keep_newest(self.directory / "checkpoints", self.training.keep_last)
+        checkpoint.keep(self.directory / "best", (step for _, step in progress.best))
+
+    def note(self, **row: Any) -> None:
+        if self.journal is not None:
+            self.journal.write(**row)
+
+    def close(self) -> None:
+        self.display.close()
+        if self.journal is not None:
+            self.journal.close()
+
+
+class Piece(NamedTuple):
+    rows: Rows
+    weight: float
+
+
+def pieces_of(rows: Rows, number: int) -> Sequence[Piece]:
+    """A batch dealt out; a hand that stays empty gets a row that counts nothing, for every process must take part."""
+    hands = [rows[index::number] for index in range(number)]
+    return [Piece(hand, 1.0) if len(hand) else Piece(rows[:1], 0.0) for hand in hands]
+
+
+def to_device(array: npt.NDArray[Any], device: torch.device) -> Tensor:
+    tensor = torch.from_numpy(np.ascontiguousarray(array))
+    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor
+
+
+def autocast(device: torch.device, precision: str) -> torch.autocast:
+    return torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision == "bfloat16")
+
+
+def make_deterministic() -> None:
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    torch.use_deterministic_algorithms(True)
+
+
+def print_warning(text: str) -> None:
+    Display(0, 0, None, True).say(f"warning: {text}")

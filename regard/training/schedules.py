@@ -1,0 +1,33 @@
+"""The learning rate as a share of its peak, for each step. One function a schedule; SCHEDULES names them."""
+
+import math
+from collections.abc import Callable
+
+Schedule = Callable[[int, int, int], float]  # (step from 1, warm-up steps, all steps) -> share of the peak
+
+
+def warm(step: int, warmup: int) -> float:
+    return min(1.0, step / warmup) if warmup else 1.0
+
+
+def constant(step: int, warmup: int, updates: int) -> float:
+    return warm(step, warmup)
+
+
+def inverse_sqrt(step: int, warmup: int, updates: int) -> float:
+    """√(warmup / step) after the warm-up (Vaswani et al. 2017, eq. 3)."""
+    return warm(step, warmup) * math.sqrt(max(warmup, 1) / max(step, warmup, 1))
+
+
+def cosine(step: int, warmup: int, updates: int) -> float:
+    """Half a cosine from 1 at the end of the warm-up to 0 after the last step (Loshchilov & Hutter 2017)."""
+    done = max(0, step - warmup) / max(1, updates - warmup + 1)
+    return warm(step, warmup) * 0.5 * (1.0 + math.cos(math.pi * min(1.0, done)))
+
+
+SCHEDULES: dict[str, Schedule] = {
+    "constant": constant,
+    "inverse_sqrt": inverse_sqrt,
+    "cosine": cosine,
+    "plateau": constant,  # the loop halves the peak after two validations without a better score
+}

@@ -1,0 +1,72 @@
+import json
+import math
+import subprocess
+import sys
+
+import pytest
+
+from regard.errors import UserError
+from regard.evaluation.metrics import METRICS, Score
+
+REFERENCES = [
+    "The cat sat on the mat, quietly.",
+    "Il pleut à verse aujourd'hui.",
+    "“Yes”, she said - twice!",
+    "短い 文",
+]
+HYPOTHESES = ["the cat sat on a mat quietly.", "Il pleut à verse ce matin.", "“Yes”, she said - twice!", "長い 文"]
+COMMAND_LINE = {"bleu": "BLEU", "chrf": "chrF2"}
+
+
+@pytest.mark.parametrize("name", COMMAND_LINE)
+def test_metric_matches_the_command_line_of_sacrebleu(name, tmp_path):
+    (tmp_path / "references").write_text("\n".join(REFERENCES) + "\n", encoding="utf-8")
+    (tmp_path / "hypotheses").write_text("\n".join(HYPOTHESES) + "\n", encoding="utf-8")
+    files = [str(tmp_path / "references"), "-i", str(tmp_path / "hypotheses")]
+    command = [sys.executable, "-m", "sacrebleu", *files, "-m", name, "--width", "6", "--format", "json"]
+    told = json.loads(subprocess.run(command, capture_output=True, check=True, text=True).stdout)
+    score = METRICS[name](HYPOTHESES, REFERENCES)
+    assert score.name == told["name"] == COMMAND_LINE[name]
+    assert score.value == pytest.approx(told["score"], abs=1e-6)
+    assert score.signature == f"{told['name']}|{told['signature']}"
+
+
+def test_bleu_by_hand():
+    # 1- to 4-grams found: 5/6, 3/5, 2/4, 1/3; equal lengths, so no brevity penalty
+    score = METRICS["bleu"](["a b c d x f"], ["a b c d e f"])
+    assert score.value == pytest.approx(100 * math.exp(sum(map(math.log, [5 / 6, 3 / 5, 2 / 4, 1 / 3])) / 4))
+    assert score.signature.startswith("BLEU|nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:")
+
+
+def test_chrf_by_hand():
+    # orders above 2 do not occur; F2 = 5PR / (4P + R): 1-grams P = 1, R = 2/3; 2-grams P = 1, R = 1/2; averaged first
+    precision, recall = 1.0, (2 / 3 + 1 / 2) / 2
+    expected = 100 * 5 * precision * recall / (4 * precision + recall)
+    assert METRICS["chrf"](["ab"], ["abc"]).value == pytest.approx(expected)
+
+
+def test_case_counts_in_bleu():
+    assert METRICS["bleu"](["A B C D E"], ["a b c d e"]).value < METRICS["bleu"](["a b c d e"], ["a b c d e"]).value
+
+
+def test_exact_strips_the_ends_only():
+    assert METRICS["exact"]([" a b\n", "a  b", "A b", "c"], ["a b", "a b", "a b", "c"]) == Score("exact", 50.0, "")
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_equal_text_scores_100_and_other_text_less(name):
+    assert METRICS[name](REFERENCES, REFERENCES).value == pytest.approx(100)
+    assert 0 < METRICS[name](HYPOTHESES, REFERENCES).value < 100
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_what_cannot_be_paired_is_refused(name):
+    with pytest.raises(UserError, match="2 hypotheses but 1 references"):
+        METRICS[name](["a", "b"], ["a"])
+    with pytest.raises(UserError, match="nothing to score"):
+        METRICS[name]([], [])
+
+
+def test_sacrebleu_is_imported_when_it_is_needed():
+    code = "import sys, regard.evaluation.metrics; sys.exit('sacrebleu' in sys.modules or 'torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

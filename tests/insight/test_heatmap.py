@@ -1,0 +1,249 @@
+import base64
+import hashlib
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from PIL import Image
+from rich.cells import cell_len
+
+from regard.insight.figure import FORMATS, draw_figure, png, svg
+from regard.insight.heatmap import Heatmap, abbreviate, digits, graphemes, printable
+from regard.insight.page import html
+from regard.insight.terminal import terminal
+
+ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
+LATIN = ["puella", "parva", "in", "horto", "rosas", "videt"]
+ENGLISH = ["the", "small", "girl", "sees", "roses", "in", "the", "garden"]
+ODD = ["<script>alert(1)</script>", "$x$", "$", "\\frac", "שלום", "مرحبا", "e\u0301te\u0301", "👩\u200d👩\u200d👧"]
+ODD += ["日本語", "a\nb", " ", "", "\x1b[31m", "\ud800", "\uffff", "\u202eabc", '"&amp;"', "x" * 500]
+
+
+def heat(source, target, title="", seed=1):
+    weights = np.random.default_rng(seed).dirichlet(np.full(max(len(source), 1), 0.3), size=len(target))
+    return Heatmap(source, target, weights[:, : len(source)], title)
+
+
+SENTENCE = heat(LATIN, ENGLISH, "one sentence")
+HEATMAPS = {
+    "sentence": SENTENCE,
+    "odd": heat(ODD, ODD, '<b>"odd"</b> $x$ \x00'),
+    "long": heat([f"word{i}" for i in range(200)], [f"wort{i}" for i in range(200)]),
+    "single": Heatmap(["a"], ["b"], np.ones((1, 1), dtype=np.float32)),
+    "no target": heat(LATIN, []),
+    "no source": heat([], ENGLISH),
+    "nothing": heat([], []),
+    "no weight": Heatmap(["a", "b"], ["c"], np.zeros((1, 2))),
+    "strange weights": Heatmap(["a", "b", "c"], ["d"], np.array([[np.nan, -1.0, 7.0]])),
+}
+
+
+@pytest.fixture(autouse=True)
+def terminal_with_colours(monkeypatch):
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("COLORTERM", "truecolor")
+
+
+class Page(HTMLParser):
+    """What a browser would see: the tags with their attributes, and the text."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.text = [], []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append((tag, dict(attributes)))
+
+    def handle_data(self, data):
+        self.text.append(data)
+
+    def named(self, name):
+        return [attributes for tag, attributes in self.tags if tag == name]
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+@pytest.mark.parametrize("name", HEATMAPS)
+def test_every_format_draws_every_heatmap(kind, name, tmp_path):
+    path = tmp_path / f"picture.{kind}"
+    FORMATS[kind](HEATMAPS[name], path)
+    assert path.stat().st_size > 100
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_weights_must_fit_the_words(kind, tmp_path):
+    with pytest.raises(AssertionError):
+        FORMATS[kind](Heatmap(["a", "b"], ["c"], np.ones((2, 1))), tmp_path / "picture")
+
+
+@pytest.mark.parametrize("color", [True, False])
+@pytest.mark.parametrize("width", [24, 40, 80, 200])
+@pytest.mark.parametrize("name", HEATMAPS)
+def test_terminal_stays_within_the_width(name, width, color):
+    lines = terminal(HEATMAPS[name], width, color).split("\n")
+    assert max(cell_len(ESCAPE.sub("", line)) for line in lines) <= width
+    assert all(character.isprintable() or character == "\u200d" for line in lines for character in ESCAPE.sub("", line))
+
+
+def test_terminal_names_all_words_and_the_strongest():
+    lines = terminal(SENTENCE, 80, color=False).splitlines()
+    rows = [line for line in lines if " -> " in line]
+    best = [LATIN[column] for column in SENTENCE.weights.argmax(axis=1)]
+    assert [(row.split()[0], row.split(" -> ")[1]) for row in rows] == list(zip(ENGLISH, best, strict=True))
+    header = lines[2 : lines.index(rows[0])]
+    label = max(map(len, ENGLISH)) + 1
+    written = ["".join(line[label + 3 * i : label + 3 * i + 1] for line in header) for i in range(len(LATIN))]
+    assert [word.strip() for word in written] == LATIN
+    assert lines[0] == "one sentence"
+
+
+def test_terminal_shades_follow_the_weights():
+    weights = np.array([[0.0, 0.25, 0.5], [0.75, 1.0, 0.0]])
+    lines = terminal(Heatmap(["a", "b", "c"], ["x", "y"], weights), 80, color=False).splitlines()
+    assert lines[1:3] == ["x    ░░░▒▒▒ -> c", "y ▓▓▓███    -> b"]
+    assert lines[-1] == "0   ░░▒▒▓▓██ 1"
+
+
+def test_long_sentences_continue_in_panels_with_every_row_summed_up_once():
+    heatmap = heat([f"s{i}" for i in range(50)], [f"t{i}" for i in range(4)])
+    text = terminal(heatmap, 40, color=False)
+    panels = text.split("\n\n")[:-1]
+    assert len(panels) > 2
+    assert all([line[:2] for line in panel.splitlines()[-4:]] == ["t0", "t1", "t2", "t3"] for panel in panels)
+    assert text.count(" -> ") == 4
+
+
+@pytest.mark.parametrize(
+    ("variable", "code"), [("truecolor", "48;2;150;215;255"), ("24bit", "48;2;150;215;255"), ("", "48;5;255")]
+)
+def test_terminal_speaks_the_colours_the_terminal_knows(variable, code, monkeypatch):
+    monkeypatch.setenv("COLORTERM", variable)
+    assert f"b \x1b[{code}m   \x1b[0m -> a" in terminal(HEATMAPS["single"], 40)
+
+
+def test_no_color_is_heeded(monkeypatch):
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert terminal(SENTENCE, 80) == terminal(SENTENCE, 80, color=False)
+    assert "\x1b" not in terminal(SENTENCE, 80)
+
+
+def test_terminal_takes_the_width_of_the_terminal(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "30")
+    assert terminal(SENTENCE) == terminal(SENTENCE, 30)
+
+
+def test_png_is_darkest_where_the_weight_is_largest(tmp_path):
+    path = tmp_path / "picture.png"
+    weights = np.array([[0.02, 0.02], [0.04, 0.03], [0.01, 0.045]])  # too small for digits in the cells
+    png(Heatmap(["", ""], ["", "", ""], weights), path)
+    image = np.asarray(Image.open(path).convert("L"))
+    margin, cell = round(0.15 * 150), 0.34 * 150  # inches at 150 dots
+    centre = [
+        [image[round(margin + (r + 0.5) * cell), round(margin + (c + 0.5) * cell)] for c in (0, 1)] for r in (0, 1, 2)
+    ]
+    assert image.shape == pytest.approx((2 * margin + 3 * cell, 2 * margin + 2 * cell), abs=8)
+    assert np.argsort(np.asarray(centre), axis=None, kind="stable").tolist() == [5, 2, 3, 0, 1, 4]
+
+
+def test_png_writes_words_and_weights_as_they_are():
+    (axes,) = draw_figure(Heatmap(["$x$", "b"], ["c_1"], np.array([[0.91, 0.0]]), "$t$")).axes
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["$x$", "b"]
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["c_1"]
+    assert [text.get_text() for text in axes.texts] == [".91"]
+    assert not any(text.get_parse_math() for text in [*axes.get_xticklabels(), *axes.get_yticklabels(), axes.title])
+
+
+def test_matplotlib_keeps_its_state_and_is_imported_late(tmp_path):
+    code = (
+        "import sys, numpy as np; from pathlib import Path; from regard.insight.figure import Heatmap, png\n"
+        "assert not {'matplotlib', 'torch'} & sys.modules.keys()\n"
+        f"png(Heatmap(['a'], ['b'], np.ones((1, 1))), Path({str(tmp_path / 'picture.png')!r}))\n"
+        "assert 'matplotlib.pyplot' not in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("name", HEATMAPS)
+def test_svg_is_xml_with_a_cell_for_each_weight(name, tmp_path):
+    heatmap, path = HEATMAPS[name], tmp_path / "picture.svg"
+    svg(heatmap, path)
+    root, space = ElementTree.parse(path).getroot(), "{http://www.w3.org/2000/svg}"
+    cells = [rect for rect in root.iter(f"{space}rect") if rect.get("class") == "cell"]
+    assert len(cells) == heatmap.weights.size
+    opacity = np.array([float(cell.get("fill-opacity")) for cell in cells]).reshape(heatmap.weights.shape)
+    np.testing.assert_allclose(opacity, heatmap.shades, atol=6e-4)
+    texts = [text.text or "" for text in root.iter(f"{space}text")]
+    assert len(texts) == 1 + len(heatmap.source) + len(heatmap.target)
+    assert not list(root.iter(f"{space}script"))
+
+
+def test_svg_tells_weights_and_stays_inside_its_frame(tmp_path):
+    svg(SENTENCE, tmp_path / "picture.svg")
+    root = ElementTree.parse(tmp_path / "picture.svg").getroot()
+    told = [title.text for title in root.iter("{http://www.w3.org/2000/svg}title")]
+    assert told[:2] == ["one sentence", f"the → puella: {SENTENCE.weights[0, 0]:.3f}"]
+    cells = [rect for rect in root.iter() if rect.get("class") == "cell"]
+    assert max(float(cell.get("x")) + float(cell.get("width")) for cell in cells) <= float(root.get("width"))
+    assert max(float(cell.get("y")) + float(cell.get("height")) for cell in cells) <= float(root.get("height"))
+
+
+@pytest.mark.parametrize("name", HEATMAPS)
+def test_page_shows_every_word_and_weight(name, tmp_path):
+    heatmap, path = HEATMAPS[name], tmp_path / "page.html"
+    html(heatmap, path)
+    page = Page(path.read_text(encoding="utf-8"))
+    shades = [float(cell["style"].removeprefix("--w:")) for cell in page.named("td")]
+    np.testing.assert_allclose(shades, heatmap.shades.flatten(), atol=6e-4)
+    assert all(printable(word) in page.text for word in [*heatmap.source, *heatmap.target] if word)
+    assert len(page.named("script")) == 1  # ours, whatever the words say
+
+
+def test_page_fetches_nothing(tmp_path):
+    html([*HEATMAPS.values()], tmp_path / "page.html")
+    text = (tmp_path / "page.html").read_text(encoding="utf-8")
+    page = Page(text)
+    assert not {"link", "img", "iframe", "object", "embed", "base"} & {tag for tag, _ in page.tags}
+    assert not any({"src", "href", "action"} & attributes.keys() for _, attributes in page.tags)
+    assert not re.search(r"https?:|//[a-z]|url\(|@import|fetch\(", text)
+    assert len(page.named("figure")) == len(HEATMAPS)
+
+
+def test_page_lets_only_its_own_script_run(tmp_path):
+    html(SENTENCE, tmp_path / "page.html")
+    text = (tmp_path / "page.html").read_text(encoding="utf-8")
+    script = re.search(r"<script>(.*?)</script>", text, re.DOTALL)[1]
+    fingerprint = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{fingerprint}'" in text
+
+
+def test_shades_are_shares_of_the_peak():
+    heatmap = HEATMAPS["strange weights"]
+    assert heatmap.peak == 7.0
+    np.testing.assert_array_equal(heatmap.shades, [[0.0, 0.0, 1.0]])
+    np.testing.assert_array_equal(HEATMAPS["no weight"].shades, 0.0)
+
+
+def test_printable_shows_what_would_not_be_seen():
+    assert printable("a\nb\t\x1b[0m") == "a↵b⇥␛[0m"
+    assert printable(" ") == "␣"
+    assert printable("a b") == "a b"
+    assert printable("\ud800\x85\u2028\ufffe\u202e") == "\ufffd" * 5
+    assert printable("日本 e\u0301 👩\u200d👧 שלום") == "日本 e\u0301 👩\u200d👧 שלום"
+
+
+def test_graphemes_keep_together_what_is_read_together():
+    assert graphemes("e\u0301a👩\u200d👩\u200d👧日") == ["e\u0301", "a", "👩\u200d👩\u200d👧", "日"]
+
+
+@pytest.mark.parametrize(("text", "expected"), [("horto", "horto"), ("hortos", "hort…"), ("日本語", "日本…"), ("", "")])
+def test_abbreviate_counts_columns(text, expected):
+    assert abbreviate(text, 5) == expected
+
+
+def test_digits_are_short():
+    weights = [0.0, 0.0499, 0.05, 0.934, 0.996, 1.0, 1.26, 12.3, float("nan")]
+    assert [digits(weight) for weight in weights] == ["", "", ".05", ".93", "1.0", "1.0", "1.3", "12", ""]
