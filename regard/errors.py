@@ -1,4 +1,4 @@
-"""Errors for people: what is wrong, where, what is allowed. The command line prints them without a traceback and exits with 2."""
+"""Errors for people: what is wrong, where, what is allowed. The command line prints them without a traceback."""
 
 
 class UserError(ValueError):

@@ -86,7 +86,7 @@ def refuse_changes(old: Recipe, new: Recipe, directory: Path) -> None:
     for key in sorted(before.keys() | after.keys()):
         if before.get(key) != after.get(key):
             raise UserError(
-                f"{directory}: the run was started with {key}={before.get(key)}, not {after.get(key)}; take another --run"
+                f"{directory}: the run began with {key}={before.get(key)}, not {after.get(key)}; take another --run"
             )
 
 
@@ -108,24 +108,20 @@ def with_corpus(recipe: Recipe, directory: Path) -> Recipe:
 
 def corpus_files(corpus: Corpus, directory: Path) -> dict[str, Pairs]:
     written = write(choose(CORPORA, corpus.name, "corpus"), directory, corpus.seed, corpus.size)
-    return {split: Pairs(**paths) for split, paths in written.items()}
+    return {split: Pairs.model_validate(paths) for split, paths in written.items()}
 
 
 def prepare(recipe: Recipe, directory: Path, say: Say) -> Prepared:
     data = recipe.data
     if data.train is None:
-        raise UserError(
-            "the recipe names no data: give --source and --target (or data.train.source=... and .target=...)"
-        )
+        raise UserError("the recipe names no data: give --source and --target (or data.train.source=... and .target=...)")
     source, target = tokenizers(data, directory / "tokenizers", say)
     bad = BadRows(data.on_bad_row, directory / "bad_rows.txt")
     store = stores.prepare(directory / "data", data.train, source, target, max_length=data.max_length, bad_rows=bad)
     tell_bad_rows(store, directory, say)
     rows, valid = split(data, store, recipe.training.seed, source, target)
     plan = BatchPlan(store.source_lengths, store.target_lengths, data.batch_tokens, recipe.training.seed, rows)
-    say(
-        f"{len(rows):,} training pairs, {len(valid):,} for validation; vocabularies of {len(source):,} and {len(target):,}"
-    )
+    say(f"{len(rows):,} training pairs, {len(valid):,} for validation; vocabularies of {len(source):,} and {len(target):,}")
     return Prepared(store, plan, source, target, valid)
 
 

@@ -7,17 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard.recipe import Pairs, parse
-
 if TYPE_CHECKING:
     from regard.evaluation.metrics import Score
 
 
 def evaluate(
     run: Annotated[Path, typer.Argument(help="A run or a model directory.")],
-    source: Annotated[
-        Path | None, typer.Option(help="Test sentences; without it, the test sets of the run's recipe.")
-    ] = None,
+    source: Annotated[Path | None, typer.Option(help="Test sentences; without it, the test sets of the run's recipe.")] = None,
     target: Annotated[Path | None, typer.Option(help="Their reference translations.")] = None,
     pairs: Annotated[Path | None, typer.Option(help="Both in one .tsv or .jsonl file instead.")] = None,
     alignment: Annotated[Path | None, typer.Option(help="Gold word alignments, for the alignment error rate.")] = None,
@@ -32,13 +28,13 @@ def evaluate(
     from regard.decoding.trained import load
     from regard.evaluation.evaluate import by_length, read_test
     from regard.evaluation.evaluate import evaluate as measure
+    from regard.recipe import Pairs, parse
     from regard.run import test_sets
-    from regard.training.distributed import choose_device
 
     given = {"source": source, "target": target, "pairs": pairs, "alignment": alignment}
     files = {name: str(path) for name, path in given.items() if path is not None}
     sets = {"test": parse(Pairs, files)} if files.keys() - {"alignment"} else test_sets(run)
-    trained = load(run, choose_device(device))
+    trained = load(run, device)
     results: dict[str, Any] = {}
     for name, one in sets.items():
         rows = read_test(one)
@@ -46,9 +42,7 @@ def evaluate(
         groups = by_length(rows, outputs) if lengths else []
         results[name] = {"pairs": len(rows), **{score.name: score.value for score in scores}}
         results[name] |= {"signatures": [score.signature for score in scores if score.signature]}
-        results[name] |= (
-            {"by_length": [[label, count, score.value] for label, count, score in groups]} if lengths else {}
-        )
+        results[name] |= {"by_length": [[label, count, score.value] for label, count, score in groups]} if lengths else {}
         if output is not None:
             output.write_text("".join(f"{text}\n" for text in outputs), encoding="utf-8")
         if not as_json:

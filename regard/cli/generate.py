@@ -20,17 +20,14 @@ def generate(
     length_penalty: Annotated[float | None, typer.Option(min=0.0, help="Rank by log p / length ** penalty.")] = None,
     n_best: Annotated[int | None, typer.Option(min=1, help="Print the best N as `line ||| text ||| score`.")] = None,
     scores: Annotated[bool, typer.Option("--scores", help="Print `score<TAB>text`.")] = False,
-    alignments: Annotated[
-        Path | None, typer.Option(help="Also write word alignments (Pharaoh i-j) to this file.")
-    ] = None,
+    alignments: Annotated[Path | None, typer.Option(help="Also write word alignments (Pharaoh i-j) to this file.")] = None,
     unbuffered: Annotated[bool, typer.Option("--unbuffered", help="Answer each line at once.")] = False,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
 ) -> None:
     """Read lines from standard input, write one line for each to standard output, in order."""
     from regard.decoding.trained import load
-    from regard.training.distributed import choose_device
 
-    trained = load(run, choose_device(device))
+    trained = load(run, device)
     beam = max(beam or trained.decoding.beam, n_best or 1)
     links = alignments.open("w", encoding="utf-8") if alignments else None
     number = 0

@@ -11,9 +11,7 @@ import typer
 def look(
     run: Annotated[Path, typer.Argument(help="A run or a model directory.")],
     texts: Annotated[list[str], typer.Argument(help="What to translate, and to look at.")],
-    target: Annotated[
-        str | None, typer.Option(help="Align with this target instead of the model's own output.")
-    ] = None,
+    target: Annotated[str | None, typer.Option(help="Align with this target instead of the model's own output.")] = None,
     png: Annotated[Path | None, typer.Option(help="Write a picture.")] = None,
     svg: Annotated[Path | None, typer.Option(help="Write a drawing.")] = None,
     html: Annotated[Path | None, typer.Option(help="Write a page.")] = None,
@@ -27,19 +25,17 @@ def look(
     from regard.insight.heatmap import Heatmap
     from regard.insight.page import html as write_html
     from regard.insight.terminal import terminal
-    from regard.training.distributed import choose_device
 
     if (target is not None or png or svg) and len(texts) > 1:
         raise UserError("--target, --png and --svg take one text; --html takes many")
-    trained = load(run, choose_device(device))
+    trained = load(run, device)
     targets = [target] if target is not None else trained.generate(texts)
     found = trained.align(list(zip(texts, targets, strict=True)))
     heatmaps = [Heatmap(one.source, one.target, one.weights) for one in found]
     color = sys.stdout.isatty() and "NO_COLOR" not in os.environ
     for heatmap in heatmaps:
         typer.echo(terminal(heatmap, color=color))
-    for path, action in ((png, lambda: write_png(heatmaps[0], png)), (svg, lambda: write_svg(heatmaps[0], svg)),
-                         (html, lambda: write_html(heatmaps, html))):  # fmt: skip
+    for path, write, what in ((png, write_png, heatmaps[0]), (svg, write_svg, heatmaps[0]), (html, write_html, heatmaps)):
         if path is not None:
-            action()
+            write(what, path)  # type: ignore[arg-type]
             typer.echo(f"written: {path}", err=True)

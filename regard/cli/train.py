@@ -2,12 +2,14 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from regard.errors import UserError
-from regard.recipe import Recipe, override, parse, read_values
+
+if TYPE_CHECKING:
+    from regard.recipe import Recipe
 
 
 def train(
@@ -19,15 +21,11 @@ def train(
         typer.Argument(help="Changes to the recipe: key.path=value, for example training.updates=200."),
     ] = None,
     run: Annotated[Path | None, typer.Option(help="Directory of the run; runs/RECIPE unless given.")] = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Continue the run from its latest whole checkpoint.")
-    ] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue the run from its latest whole checkpoint.")] = False,
     source: Annotated[Path | None, typer.Option(help="Training sentences, one a line (.gz is fine).")] = None,
     target: Annotated[Path | None, typer.Option(help="Their translations, line by line.")] = None,
     pairs: Annotated[Path | None, typer.Option(help="Both in one .tsv or .jsonl file instead.")] = None,
-    valid_source: Annotated[
-        Path | None, typer.Option(help="Validation sentences; else some rows are held out.")
-    ] = None,
+    valid_source: Annotated[Path | None, typer.Option(help="Validation sentences; else some rows are held out.")] = None,
     valid_target: Annotated[Path | None, typer.Option(help="Their translations.")] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Say nothing but errors.")] = False,
 ) -> None:
@@ -38,9 +36,7 @@ def train(
         raise UserError(f"one recipe at a time, not {' and '.join(names)}; overrides are written key.path=value")
     files = given(source=source, target=target, pairs=pairs)
     valid = given(source=valid_source, target=valid_target)
-    chosen = build_recipe(
-        names[0] if names else None, run, resume, files, valid, [word for word in words if "=" in word]
-    )
+    chosen = build_recipe(names[0] if names else None, run, resume, files, valid, [word for word in words if "=" in word])
     directory = run or Path("runs") / (Path(names[0]).stem if names else "model")
 
     from regard.run import train as train_run
@@ -56,8 +52,10 @@ def given(**paths: Path | None) -> dict[str, str]:
 
 def build_recipe(
     name: str | None, run: Path | None, resume: bool, files: dict[str, str], valid: dict[str, str], overrides: list[str]
-) -> Recipe:
+) -> "Recipe":
     """From its name, from the run that goes on, or from the size of the data."""
+    from regard.recipe import Recipe, override, parse, read_values
+
     if name is not None:
         values = read_values(name)
     elif resume and run is not None and (run / "recipe.yaml").exists():
@@ -83,7 +81,7 @@ def sensible(files: dict[str, str]) -> dict[str, Any]:
     """The recipe for data of this size, read off the number of training rows."""
     from regard.cli.choices import recipe_for
     from regard.data.readers import read_pairs
-    from regard.recipe import Pairs
+    from regard.recipe import Pairs, parse
 
     rows = sum(len(block.lines) for block in read_pairs(parse(Pairs, files)))
     return recipe_for(rows)

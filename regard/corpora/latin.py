@@ -37,7 +37,7 @@ def plain(seed: str, names: str = SEEN_NAMES) -> Iterator[Pair]:
     """Sentences of one or two clauses, as long as those trained on."""
     grammar = Grammar(lexicon(names), seed)
     while True:
-        pair = grammar.sentence(grammar.pick((1, 1, 1, 2, 2)))
+        pair = grammar.sentence(grammar.pick((1, 1, 2, 2)))
         if len(pair.source.split()) <= LONGEST_TRAINED:
             yield pair
 

@@ -29,7 +29,7 @@ class Grammar(Phrases):
         tense = self.pick(TENSES)
         latin: list[Word] = []
         english: list[Word] = []
-        for index, joiner in enumerate(self.joiners(num_clauses)):
+        for index, joiner in enumerate(self.joiners(num_clauses, tense)):
             opening = [self.word(",")] if index else []
             clause = self.joined(joiner, tense)
             latin += [*opening, *clause.latin]
@@ -37,18 +37,19 @@ class Grammar(Phrases):
         stop = self.word(".")
         return align([*latin, stop], [*english, stop])
 
-    def joiners(self, num_clauses: int) -> list[Joiner | None]:
+    def joiners(self, num_clauses: int, tense: Tense) -> list[Joiner | None]:
         """What each clause begins with; the main clause, first or second, with nothing."""
-        later = [self.pick((AND, BUT, *SUBORDINATORS)) for _ in range(num_clauses - 1)]
+        subordinators = [joiner for joiner in SUBORDINATORS if tense in joiner.tenses]
+        later = [self.pick((AND, BUT, *subordinators)) for _ in range(num_clauses - 1)]
         if later and self.chance(0.4):
-            return [self.pick(SUBORDINATORS), None, *later[1:]]
+            return [self.pick(subordinators), None, *later[1:]]
         return [None, *later]
 
     def joined(self, joiner: Joiner | None, tense: Tense) -> Phrase:
         if joiner is None:
             return self.clause(tense)
         word = self.render(joiner.latin, joiner.english)
-        clause = self.clause(tense if tense in joiner.tenses else self.pick(joiner.tenses))
+        clause = self.clause(tense)
         return Phrase(word.latin + clause.latin, word.english + clause.english)
 
     def clause(self, tense: Tense) -> Phrase:
@@ -61,14 +62,14 @@ class Grammar(Phrases):
             noun = self.noun(self.pick(("name", *NOUNS)))
             return self.one_subject(noun, Frame(self.pick(STATES), self.number(noun), tense, relatives))
         noun = self.noun(self.pick(("name", "name", "person", "person", "animal")))
-        return self.one_subject(noun, Frame(self.pick(ACTS), self.number(noun), tense, relatives))
+        return self.one_subject(noun, Frame(self.pick(acts(noun)), self.number(noun), tense, relatives))
 
     def one_subject(self, noun: Noun, frame: Frame) -> Phrase:
         subject = self.related(self.noun_phrase(noun, "nominative", frame.number, frame), noun, frame.number, frame)
         return self.said_of(subject, self.predicate(noun, frame), SUBJECT_LEANS)
 
     def two_subjects(self, frame: Frame) -> Phrase:
-        nouns = self.two_nouns(ACTORS)
+        nouns = self.two_nouns(("name", "person"))
         subject = self.coordinated(nouns, "nominative", [self.number(noun) for noun in nouns])
         return self.said_of(subject, self.predicate(nouns[0], frame), SUBJECT_LEANS)
 
@@ -159,7 +160,7 @@ class Grammar(Phrases):
             clause = self.without_object(noun, tense)
             return Phrase(pronoun.latin + clause.latin, pronoun.english + clause.english)
         pronoun = self.render(RELATIVE[noun.gender, "nominative", number], "which" if thing else "who")
-        frame = Frame(self.pick((*ACTS, *STATES) if noun.kind in ACTORS else STATES), number, tense)
+        frame = Frame(self.pick((*acts(noun), *STATES)), number, tense)
         return self.said_of(pronoun, self.predicate(noun, frame), PRONOUN_LEANS)
 
     def without_object(self, noun: Noun, tense: Tense) -> Phrase:
@@ -169,6 +170,11 @@ class Grammar(Phrases):
         uses = [use for use, kinds in OBJECTS.items() if noun.kind in kinds]
         verb = self.verb(self.verbs[self.pick(uses), tense], frame)
         return self.said_of(self.noun_phrase(subject, "nominative", frame.number, frame), verb, SUBJECT_LEANS)
+
+
+def acts(noun: Noun) -> tuple[str, ...]:
+    """Animals give nothing, things do nothing."""
+    return () if noun.kind not in ACTORS else ACTS[:-2] if noun.kind == "animal" else ACTS
 
 
 def align(latin: list[Word], english: list[Word]) -> Pair:

@@ -93,15 +93,14 @@ def conjugate(first: str, infinitive: str, perfect: str) -> VerbForms:
     return forms
 
 
+PRONOUNS: dict[tuple[Case, Number], str] = {
+    ("nominative", "singular"): "qui quae quod",
+    ("accusative", "singular"): "quem quam quod",
+    ("nominative", "plural"): "qui quae quae",
+    ("accusative", "plural"): "quos quas quae",
+}
 RELATIVE: AdjectiveForms = {
-    (gender, case, number): form
-    for number, case, forms in (
-        ("singular", "nominative", "qui quae quod"),
-        ("singular", "accusative", "quem quam quod"),
-        ("plural", "nominative", "qui quae quae"),
-        ("plural", "accusative", "quos quas quae"),
-    )
-    for gender, form in zip(GENDERS, forms.split(), strict=True)
+    (gender, *slot): form for slot, forms in PRONOUNS.items() for gender, form in zip(GENDERS, forms.split(), strict=True)
 }
 
 

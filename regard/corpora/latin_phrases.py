@@ -29,7 +29,11 @@ OBJECTS: dict[str, tuple[Kind, ...]] = {
     "any": (*ACTORS, "thing"),
     "place": ("place", "landmark", "way"),
 }
-PLACES = {motion: [place for place in PREPOSITIONS if place.motion is not (not motion)] for motion in (False, True)}
+PLACES = {
+    "motion": [preposition for preposition in PREPOSITIONS if preposition.motion is not False],
+    "location": [preposition for preposition in PREPOSITIONS if preposition.motion is False],
+}
+AT_REST = [preposition for preposition in PREPOSITIONS if not preposition.motion]
 
 
 class Word(NamedTuple):
@@ -51,7 +55,7 @@ NOTHING = Phrase([], [])
 
 
 class Frame(NamedTuple):
-    """What a clause is about: the act or state, the number of its verb, its tense, and whether nouns may have clauses."""
+    """What a clause is about: the act or state, its verb's number and tense, and whether nouns may have clauses."""
 
     act: str
     number: Number
@@ -126,9 +130,7 @@ class Phrases:
         """servus et puella: nouns alone, so that no adjective or owner could belong to one or both."""
         first, second = (self.alone(noun, case, number) for noun, number in zip(nouns, numbers, strict=True))
         word = self.word(AND.latin)
-        return Phrase(
-            [*first.latin, word, *second.latin], [*first.english, Word(AND.english, word.key), *second.english]
-        )
+        return Phrase([*first.latin, word, *second.latin], [*first.english, Word(AND.english, word.key), *second.english])
 
     def alone(self, noun: Noun, case: Case, number: Number) -> Phrase:
         word = self.word(noun.forms[case, number])
@@ -137,7 +139,7 @@ class Phrases:
 
     def place(self, frame: Frame) -> Phrase:
         """in horto, ad magnum templum, cum Metella; right after a preposition an adjective may always stand."""
-        preposition = self.pick(PLACES[frame.act == "motion"])
+        preposition = self.pick(PLACES.get(frame.act, AT_REST))
         noun = self.noun(self.pick(preposition.kinds))
         phrase = self.noun_phrase(noun, preposition.case, self.number(noun, plural=0.15), frame)
         word = self.word(preposition.latin)
@@ -179,16 +181,12 @@ def coincides(noun: Noun, one: tuple[Case, Number], other: tuple[Case, Number]) 
 
 
 def owners(words: Lexicon, gives: bool, number: Number) -> list[tuple[Noun, Number]]:
-    """Genitives that nothing else in a clause can look like: no nominative of the verb's number, no dative if one is due."""
+    """Genitives that nothing else in the clause can look like: no nominative of its number, no dative if one is due."""
     taken: list[tuple[Case, Number]] = [("nominative", number), ("nominative", "singular")]
     taken += [("dative", "singular"), ("dative", "plural")] if gives else []
     candidates: list[tuple[Noun, Number]] = [(noun, "singular") for noun in words.names]
     candidates += [(noun, each) for noun in words.nouns if noun.kind == "person" for each in NUMBERS]
-    return [
-        (noun, each)
-        for noun, each in candidates
-        if not any(coincides(noun, ("genitive", each), slot) for slot in taken)
-    ]
+    return [(noun, each) for noun, each in candidates if not any(coincides(noun, ("genitive", each), slot) for slot in taken)]
 
 
 def english_verb(verb: Verb, tense: Tense, number: Number, negated: bool) -> tuple[str, str]:

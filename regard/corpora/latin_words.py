@@ -120,7 +120,7 @@ SEEN_NAMES = """
 Caecilius Caecilii m; Quintus Quinti m; Marcus Marci m; Lucius Lucii m; Sextus Sexti m; Titus Titi m; Felix Felicis m;
 Grumio Grumionis m; Cicero Ciceronis m; Caesar Caesaris m; Hector Hectoris m; Metella Metellae f; Iulia Iuliae f;
 Cornelia Corneliae f; Claudia Claudiae f; Flavia Flaviae f; Aurelia Aureliae f; Lavinia Laviniae f; Iuno Iunonis f;
-Octavius Octavii m; Cassius Cassii m; Livia Liviae f"""
+Rufus Rufi m; Cassius Cassii m; Livia Liviae f"""
 
 HELD_OUT_NAMES = """
 Publius Publii m; Gaius Gaii m; Antonius Antonii m; Brutus Bruti m; Valerius Valerii m; Horatius Horatii m;
@@ -143,7 +143,7 @@ novus nova new; antiquus antiqua ancient; longus longa long; latus lata wide; sa
 pretiosus pretiosa precious; obscurus obscura dark; gravis gravis heavy; utilis utilis useful; brevis brevis short""",
 }
 
-# first person, infinitive, perfect (`-` where it would look like the present: venit); English, past if irregular; `*`: stative
+# first person, infinitive, perfect (`-` where it looks like the present: venit); English, past if irregular; `*`: stative
 VERBS: dict[str, str] = {
     "rest": """
 dormio dormire dormivi sleep slept; sedeo sedere sedi sit sat; sto stare steti stand stood;
@@ -239,9 +239,7 @@ def entries(text: str) -> list[list[str]]:
 def noun(kind: Kind, nominative: str, genitive: str, gender: str, english: str = "", plural: str = "") -> Noun:
     forms = decline_noun(nominative, genitive, cast(Gender, gender), nominative in I_STEMS)
     word = english or nominative
-    return Noun(
-        forms, declension(genitive), cast(Gender, gender), kind, {"singular": word, "plural": plural or add_s(word)}
-    )
+    return Noun(forms, declension(genitive), cast(Gender, gender), kind, {"singular": word, "plural": plural or add_s(word)})
 
 
 def adjective(suits: str, first: str, second: str, english: str) -> Adjective:

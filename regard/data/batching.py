@@ -6,12 +6,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from regard.data.store import Sequences, Store
+from regard.data.store import Sequences, Store, random_bits
 from regard.data.tokenizer import END, PAD, START
 
 Integers = npt.NDArray[np.int64]
 WINDOW = 16  # batches whose rows may change places, at most
-SLACK = 0.06  # the share of padding that a window may cause
+SLACK = 0.04  # the share of padding that a window may cause; half of it on top where one batch causes as much
 BANDS = (1, 2, 4, 8)  # target lengths taken together before rows are sorted by source length: more for a small corpus
 MANY = 1 << 17  # rows from which on the choice of the band hardly matters
 
@@ -61,9 +61,7 @@ class BatchPlan:
     ) -> None:
         rows = np.arange(len(source_lengths)) if rows is None else np.asarray(rows)
         sources, targets = (np.asarray(side)[rows].astype(np.int64) + 1 for side in (source_lengths, target_lengths))
-        layouts = [
-            lay_out(sources, targets, batch_tokens, band) for band in (BANDS if len(rows) < MANY else BANDS[1:2])
-        ]
+        layouts = [lay_out(sources, targets, batch_tokens, band) for band in (BANDS if len(rows) < MANY else BANDS[1:2])]
         order, self.windows, self.cuts = min(layouts, key=lambda layout: len(layout[2]))
         self.seed = seed
         self.rows: Integers = rows[order].astype(np.int64)
@@ -80,7 +78,7 @@ class BatchPlan:
         return self.latest[1]
 
     def arrange(self, number: int) -> Epoch:
-        random = np.random.Philox(key=[self.seed % 2**64, number])
+        random = random_bits(self.seed, number)
         rows = self.rows[shuffled_within(self.shapes, random)]
         rows = rows[shuffled_within(self.windows, random)]
         return Epoch(rows, self.cuts, np.argsort(random.random_raw(len(self)), kind="stable"))
@@ -131,19 +129,23 @@ def find_windows(sources: Integers, targets: Integers, budget: int) -> Iterator[
     begin = 0
     while begin < len(longest):
         part = slice(begin, begin + max(WINDOW * budget // int(longest[begin]), 1))
-        width, height = np.maximum.accumulate(sources[part]), np.maximum.accumulate(targets[part])
-        count = np.arange(1, len(width) + 1)
-        tallest = np.maximum(width, height)
-        padded = count * (width + height)
-        real = np.cumsum(sources[part] + targets[part])
-        allowed = ((count * tallest <= budget) | (padded - real <= SLACK * padded)) & (
-            count * tallest <= WINDOW * budget
-        )
-        rows = int(np.flatnonzero(allowed)[-1]) + 1 if allowed.any() else 1
-        capacity = max(budget // int(tallest[rows - 1]), 1)
+        rows, tallest = window_rows(sources[part], targets[part], budget)
+        capacity = max(budget // tallest, 1)
         rows = max(rows // capacity * capacity, min(rows, capacity))
         yield begin, begin + rows, capacity
         begin += rows
+
+
+def window_rows(sources: Integers, targets: Integers, budget: int) -> tuple[int, int]:
+    """How many of these rows make a window, and the longest side among them."""
+    width, height = np.maximum.accumulate(sources), np.maximum.accumulate(targets)
+    tallest = np.maximum(width, height)
+    count = np.arange(1, len(width) + 1)
+    waste = 1 - np.cumsum(sources + targets) / (count * (width + height))
+    one_batch = max(int(np.searchsorted(count * tallest, budget, side="right")), 1)
+    tolerable = (waste <= max(SLACK, waste[one_batch - 1] + SLACK / 2)) & (count * tallest <= WINDOW * budget)
+    rows = max(int(np.flatnonzero(tolerable)[-1]) + 1 if tolerable.any() else 1, one_batch)
+    return rows, int(tallest[rows - 1])
 
 
 def collate(store: Store, rows: npt.NDArray[Any]) -> Batch:

@@ -4,8 +4,9 @@ import gzip
 import os
 import zlib
 from collections.abc import Iterator
+from io import FileIO
 from pathlib import Path
-from typing import BinaryIO, NamedTuple, cast
+from typing import NamedTuple
 
 from regard.errors import DataError
 
@@ -64,9 +65,9 @@ def read_blocks(path: Path) -> Iterator[bytes]:
         raise DataError(f"{path}: cannot be read: {os.strerror(error.errno or 0)}") from None
 
 
-def open_binary(path: Path) -> BinaryIO:
+def open_binary(path: Path) -> gzip.GzipFile | FileIO:
     if path.suffix == ".gz":
-        return cast(BinaryIO, gzip.open(path, "rb"))
+        return gzip.GzipFile(path, "rb")
     return path.open("rb", buffering=0)
 
 

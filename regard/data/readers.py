@@ -236,9 +236,7 @@ def json_kind(value: object) -> str:
     return kinds.get(type(value), "null")
 
 
-def good_rows(
-    files: tuple[Path, Path], sources: list[str], targets: list[str], numbers: range, bad: dict[int, Fault]
-) -> Rows:
+def good_rows(files: tuple[Path, Path], sources: list[str], targets: list[str], numbers: range, bad: dict[int, Fault]) -> Rows:
     """Take out the rows that are bad already, and those whose text on one side cannot be used."""
     for path, side, texts in (files[0], "source", sources), (files[1], "target", targets):
         for place, problem in text_problems(side, texts):

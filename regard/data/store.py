@@ -2,9 +2,10 @@
 
 import os
 from collections.abc import Iterable, Sequence
+from io import BufferedWriter
 from itertools import chain, compress
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -32,9 +33,7 @@ class Sequences:
     def open(cls, folder: Path, side: str, width: object) -> "Sequences":
         if width not in WIDTHS:
             raise DamagedError(f"{folder / 'manifest.json'}: tokens of width {width!r}")
-        return cls(
-            mapped(folder / f"{side}.tokens", np.dtype(str(width))), mapped(folder / f"{side}.offsets", np.dtype("<i8"))
-        )
+        return cls(mapped(folder / f"{side}.tokens", np.dtype(str(width))), mapped(folder / f"{side}.offsets", np.dtype("<i8")))
 
     def __getitem__(self, row: int) -> npt.NDArray[Any]:
         return self.tokens[self.offsets[row] : self.offsets[row + 1]]
@@ -122,8 +121,8 @@ class SideWriter:
     def __init__(self, folder: Path, side: str, tokenizer: Tokenizer) -> None:
         self.width = np.dtype(WIDTHS[0] if len(tokenizer) <= 1 << 16 else WIDTHS[1])
         self.tokenizer = tokenizer
-        self.tokens: BinaryIO = (folder / f"{side}.tokens").open("wb")
-        self.offsets: BinaryIO = (folder / f"{side}.offsets").open("wb")
+        self.tokens: BufferedWriter = (folder / f"{side}.tokens").open("wb")
+        self.offsets: BufferedWriter = (folder / f"{side}.offsets").open("wb")
         self.offsets.write(np.zeros(1, "<i8").tobytes())
         self.end = 0
 
@@ -162,9 +161,7 @@ class Writer:
             side.append(list(compress(tokens, ~long)) if long.any() else tokens, counts[~long])
         self.rows_in += len(rows.lines) + len(rows.faults)
         self.rows_used += int((~long).sum())
-        return [
-            self.too_long(pairs, rows.lines[row], [int(side[row]) for side in lengths]) for row in np.flatnonzero(long)
-        ]
+        return [self.too_long(pairs, rows.lines[row], [int(side[row]) for side in lengths]) for row in np.flatnonzero(long)]
 
     def too_long(self, pairs: Pairs, line: int, lengths: list[int]) -> Fault:
         side = 0 if lengths[0] > self.max_length else 1
@@ -230,10 +227,15 @@ def prepare(
     return Store.build(directory, pairs, source_tokenizer, target_tokenizer, max_length=max_length, bad_rows=bad_rows)
 
 
+def random_bits(seed: int, stream: int) -> np.random.Philox:
+    """Independent bits for every (seed, stream); the key is an array, as NumPy rounds large Python integers."""
+    return np.random.Philox(key=np.array([seed % 2**64, stream % 2**64], np.uint64))
+
+
 def held_out(rows: int, number: int, seed: int) -> npt.NDArray[np.bool_]:
     """Which rows to keep aside for validation: `number` of them; a tenth of a corpus that is not twice as large."""
     number = number if 2 * number <= rows else max(rows // 10, min(rows - 1, 1))
-    order = np.argsort(np.random.Philox(key=[seed % 2**64, 2**64 - 1]).random_raw(rows), kind="stable")
+    order = np.argsort(random_bits(seed, -1).random_raw(rows), kind="stable")
     mask = np.zeros(rows, np.bool_)
     mask[order[: max(number, 0)]] = True
     return mask

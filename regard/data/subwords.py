@@ -23,7 +23,7 @@ T = TypeVar("T")
 class SentencePieceTokenizer(Tokenizer):
     """Pieces of words, found by their statistics (Kudo & Richardson 2018)."""
 
-    spaced = True
+    spaced, blank, unknown = True, "▁", " ⁇ "
 
     def __init__(self, model: bytes, lowercase: bool = False) -> None:
         self.processor = sentencepiece.SentencePieceProcessor(model_proto=model)
@@ -35,7 +35,7 @@ class SentencePieceTokenizer(Tokenizer):
         piece: str = self.processor.id_to_piece(token)
         if self.processor.is_byte(token):
             return bytes([int(piece[3:5], 16)])
-        return piece.replace("▁", " ").encode()
+        return piece.encode()
 
     @classmethod
     def train(cls, section: Section, lines: Iterable[str]) -> "SentencePieceTokenizer":
@@ -92,9 +92,7 @@ def train_pieces(kind: str, size: int, lines: list[str]) -> bytes:
             model_type=kind,
             vocab_size=size,
             hard_vocab_limit=False,  # a small text gives a small vocabulary
-            character_coverage=1.0
-            if alphabet <= size // 4
-            else 0.9995,  # Chinese: the rarest letters are left to bytes
+            character_coverage=1.0 if alphabet <= size // 4 else 0.9995,  # Chinese: the rarest letters are left to bytes
             byte_fallback=size >= BYTES,
             max_sentence_length=4 * LONGEST + 1,
             pad_id=PAD,

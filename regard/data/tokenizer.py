@@ -10,11 +10,14 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy.typing as npt
+
 from regard.recipe import Tokenizer as Section
 
 FORMAT = 1
 PAD, UNKNOWN, START, END = range(4)
 SPECIALS = ("<pad>", "<unk>", "<s>", "</s>")
+Ids = Sequence[int] | npt.NDArray[Any]
 HIDDEN = (PAD, START, END)  # they stand for no text; UNKNOWN stands for a text we cannot spell
 
 
@@ -22,11 +25,12 @@ class Tokenizer(ABC):
     """`spellings` says what each id stands for, in UTF-8 bytes; the rest follows from it."""
 
     kind: ClassVar[str]
-    spaced: ClassVar[bool]  # spellings carry the blank before a word, so a text starts with one that is not its own
+    spaced: ClassVar[bool] = False  # spellings carry the blank before a word, so a text starts with one not its own
+    blank: ClassVar[str] = " "  # how spellings write it
+    unknown: ClassVar[str] = "⁇"
 
     def __init__(self, spellings: Sequence[bytes], lowercase: bool = False) -> None:
-        unknown = " ⁇ " if self.spaced else "⁇"
-        self.spellings = [b"", unknown.encode(), b"", b"", *spellings]
+        self.spellings = [b"", self.unknown.encode(), b"", b"", *spellings]
         self.lowercase = lowercase
 
     @classmethod
@@ -53,23 +57,24 @@ class Tokenizer(ABC):
         """The ids of every line, without START and END."""
         return self.tokenize([line.lower() for line in lines] if self.lowercase else lines)
 
-    def decode(self, ids: Sequence[int]) -> str:
+    def decode(self, ids: Ids) -> str:
         """The text; PAD, START and END leave no trace, UNKNOWN leaves ⁇."""
-        text = b"".join([self.spellings[token] for token in ids]).decode(errors="replace")
+        spelled = b"".join([self.spellings[token] for token in ids]).decode(errors="replace")
+        text = spelled.replace(self.blank, " ")
         return text.strip(" ") if self.spaced else text
 
-    def pieces(self, ids: Sequence[int]) -> list[str]:
+    def pieces(self, ids: Ids) -> list[str]:
         """Every token for the eye."""
         return [SPECIALS[token] if token < len(SPECIALS) else readable(self.spellings[token]) for token in ids]
 
-    def words(self, ids: Sequence[int]) -> list[int]:
+    def words(self, ids: Ids) -> list[int]:
         """For every token its word, as a place in `decode(ids).split()`; -1 for PAD, START and END.
 
         A token belongs to the first word that it, or what follows it, spells; blanks at the end to the last word.
         """
         decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
         parts = [decoder.decode(self.spellings[token]) for token in ids] + [decoder.decode(b"", final=True)]
-        ends = [match.end() for match in re.finditer(r"\S+", "".join(parts))]
+        ends = [match.end() for match in re.finditer(r"\S+", "".join(parts).replace(self.blank, " "))]
         places, begin = [], 0
         for token, part in zip(ids, parts[:-1], strict=True):
             places.append(-1 if token in HIDDEN else min(bisect_right(ends, begin), max(len(ends) - 1, 0)))

@@ -33,9 +33,7 @@ class SymbolTokenizer(Tokenizer):
     def train(cls, section: Section, lines: Iterable[str]) -> "SymbolTokenizer":
         room = section.size - len(SPECIALS)
         if room < 1:
-            raise UserError(
-                f"data.tokenizer.size={section.size} leaves no room beside the {len(SPECIALS)} special tokens"
-            )
+            raise UserError(f"data.tokenizer.size={section.size} leaves no room beside the {len(SPECIALS)} special tokens")
         counts: Counter[str] = Counter()
         for line in lines:
             counts.update(cls.split(line.lower() if section.lowercase else line))
@@ -62,7 +60,7 @@ class SymbolTokenizer(Tokenizer):
 class WordTokenizer(SymbolTokenizer):
     """What stands between blanks."""
 
-    kind, spaced = "word", True
+    kind, spaced, unknown = "word", True, " ⁇"
 
     @staticmethod
     def split(line: str) -> Sequence[str]:
@@ -72,7 +70,7 @@ class WordTokenizer(SymbolTokenizer):
 class CharacterTokenizer(SymbolTokenizer):
     """Unicode code points."""
 
-    kind, spaced = "character", False
+    kind = "character"
 
     @staticmethod
     def split(line: str) -> Sequence[str]:
@@ -82,7 +80,7 @@ class CharacterTokenizer(SymbolTokenizer):
 class ByteTokenizer(Tokenizer):
     """The bytes of UTF-8: nothing is unknown, nothing is learnt."""
 
-    kind, spaced = "byte", False
+    kind = "byte"
 
     def __init__(self, lowercase: bool = False) -> None:
         super().__init__([bytes([byte]) for byte in range(256)], lowercase)

@@ -10,9 +10,7 @@ from regard.decoding.hypothesis import Found, require_numbers
 from regard.models.interface import StepFunction
 
 
-def greedy_search(
-    step: StepFunction, state: Any, *, limits: Int[Tensor, "batch"], start: int, end: int
-) -> list[list[Found]]:
+def greedy_search(step: StepFunction, state: Any, *, limits: Int[Tensor, "batch"], start: int, end: int) -> list[list[Found]]:
     """One hypothesis a sentence, as a beam of one would find it."""
     words = torch.full_like(limits, start)
     totals, open_ = torch.zeros_like(limits, dtype=torch.float32), torch.ones_like(limits, dtype=torch.bool)
@@ -27,9 +25,7 @@ def greedy_search(
             break
     rows = torch.stack(chosen, dim=1).tolist()
     scores = require_numbers(totals).tolist()
-    return [
-        [Found(cut(row[:limit], end), total)] for row, limit, total in zip(rows, limits.tolist(), scores, strict=True)
-    ]
+    return [[Found(cut(row[:limit], end), total)] for row, limit, total in zip(rows, limits.tolist(), scores, strict=True)]
 
 
 def cut(tokens: list[int], end: int) -> list[int]:

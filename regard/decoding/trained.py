@@ -17,6 +17,7 @@ from regard.decoding.greedy import greedy_search
 from regard.decoding.hypothesis import Found, Hypothesis
 from regard.errors import UserError
 from regard.models import SequenceToSequence
+from regard.models.device import choose_device
 from regard.models.directory import Bundle, load_model
 from regard.models.interface import Steps
 from regard.recipe import Decoding
@@ -97,7 +98,7 @@ class Trained:
     def score(self, pairs: Iterable[Pair]) -> list[Likelihood]:
         """log p(target | source) of each pair."""
 
-        def read(steps: Steps, targets: Sequence[Sequence[int]], _: Sequence[Sequence[int]]) -> Iterator[Likelihood]:
+        def read(steps: Steps, targets: Sequence[Sequence[int]], _sources: Sequence[Sequence[int]]) -> Iterator[Likelihood]:
             log_probs = self.model.decoder.logits(steps.outputs).float().log_softmax(dim=-1)
             wanted, _ = self.pad(targets, end=True)
             each = log_probs.gather(2, wanted[..., None]).squeeze(-1).masked_fill(wanted == PAD, 0.0)
@@ -111,9 +112,7 @@ class Trained:
         if not self.has_attention:
             raise UserError("this model has no attention, so there is nothing to look at or to align by")
 
-        def read(
-            steps: Steps, targets: Sequence[Sequence[int]], sources: Sequence[Sequence[int]]
-        ) -> Iterator[Alignment]:
+        def read(steps: Steps, targets: Sequence[Sequence[int]], sources: Sequence[Sequence[int]]) -> Iterator[Alignment]:
             assert steps.weights is not None
             weights = steps.weights.float().cpu().numpy()
             for row, (source, target) in enumerate(zip(sources, targets, strict=True)):
@@ -151,6 +150,6 @@ def batches(lengths: Sequence[int], budget: int, keep_empty: bool = False) -> It
         order = order[count:]
 
 
-def load(path: str | Path, device: str = "cpu") -> Trained:
+def load(path: str | Path, device: str = "auto") -> Trained:
     """A run or a model directory, ready for use."""
-    return Trained(load_model(Path(path)), device)
+    return Trained(load_model(Path(path)), choose_device(device))

@@ -27,7 +27,7 @@ def bleu(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
     from sacrebleu.metrics.bleu import BLEU
 
     check_paired(hypotheses, references)
-    metric = BLEU(tokenize="13a", lowercase=False)
+    metric = BLEU(tokenize="13a", lowercase=False, force=True)  # force: no word about text that looks tokenised
     value = metric.corpus_score(hypotheses, [references]).score
     return Score("BLEU", value, f"BLEU|{metric.get_signature().format()}")
 

@@ -6,6 +6,8 @@ from typing import Any
 from regard.models.sequence_to_sequence import SequenceToSequence, SequenceToSequenceConfig
 from regard.recipe import choose, parse
 
+__all__ = ["MODELS", "SequenceToSequence", "SequenceToSequenceConfig", "build", "configure"]
+
 MODELS = {"sequence_to_sequence": SequenceToSequence}
 
 

@@ -13,8 +13,8 @@ from regard.recipe import Section, one_of
 
 class SequenceToSequenceConfig(Section):
     kind: Literal["sequence_to_sequence"] = "sequence_to_sequence"
-    encoder: one_of(ENCODERS) = {}  # type: ignore[valid-type]
-    decoder: one_of(DECODERS) = {}  # type: ignore[valid-type]
+    encoder: one_of(ENCODERS) = ENCODERS["recurrent"].Config()  # type: ignore[valid-type]
+    decoder: one_of(DECODERS) = DECODERS["recurrent"].Config()  # type: ignore[valid-type]
 
 
 class SequenceToSequence(nn.Module):

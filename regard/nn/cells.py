@@ -1,6 +1,6 @@
 """Recurrent cells: a gate count, a state, and one update equation. CELLS names them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, NamedTuple
 
 import torch
@@ -31,9 +31,7 @@ class Cell(nn.Module):
 
     gates: ClassVar[int]
     State: ClassVar[type[Hidden] | type[HiddenMemory]] = Hidden
-    fused: ClassVar[Fused | None] = (
-        None  # the library's scan of the same equations: cuDNN on a GPU, oneDNN or ATen on a CPU
-    )
+    fused: ClassVar[Fused | None] = None  # the library's scan of the same equations: cuDNN on a GPU, oneDNN or ATen on a CPU
     cudnn_mode: ClassVar[int] = 0  # cuDNN's number for that scan
 
     def __init__(self, input_size: int, hidden_size: int) -> None:
@@ -67,7 +65,7 @@ class Cell(nn.Module):
         return [self.from_input.weight, self.from_hidden.weight, self.from_input.bias, self.from_hidden.bias]
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> "Cell":
-        super()._apply(fn, recurse)
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         if self.fused is not None and self.from_input.weight.is_cuda:
             self.flatten()
         return self
@@ -78,6 +76,16 @@ class Cell(nn.Module):
             torch._cudnn_rnn_flatten_weight(
                 self.weights, 4, self.input_size, self.cudnn_mode, self.hidden_size, 0, 1, True, False
             )
+
+
+class CellList(nn.ModuleList):
+    """Cells that know they are cells."""
+
+    def __iter__(self) -> Iterator[Cell]:
+        return super().__iter__()  # type: ignore[return-value]
+
+    def __getitem__(self, index: int) -> Cell:  # type: ignore[override]
+        return super().__getitem__(index)  # type: ignore[return-value]
 
 
 class TanhCell(Cell):

@@ -52,7 +52,8 @@ def shared(linear: nn.Linear) -> Callable[[Float[Tensor, "*rows input"]], Float[
     makes plain loops slow: the sum moves W's size through memory T times."""
     if not (torch.is_grad_enabled() and linear.weight.requires_grad):
         return linear
-    weight, bias = linear.weight, linear.bias
+    weight: Tensor = linear.weight
+    bias: Tensor | None = linear.bias
     device = weight.device.type
     if torch.is_autocast_enabled(device):  # cast once a pass instead of once a step
         kind = torch.get_autocast_dtype(device)

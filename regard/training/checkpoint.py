@@ -84,9 +84,7 @@ def restore(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, warn
     facts = verify(path)
     threads = torch.get_num_threads()
     if facts.get("threads", threads) != threads:
-        warn(
-            f"{path}: written with {facts['threads']} threads, going on with {threads}: results will differ in the last bits"
-        )
+        warn(f"{path}: written with {facts['threads']} threads, going on with {threads}: results will differ in the last bits")
     load_weights(model, path)
     stored = load_file(path / "optimizer.safetensors")
     for name, parameter in model.named_parameters():

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import distributed
 
-from regard.errors import UserError
+from regard.models.device import choose_device
 
 
 class Group(NamedTuple):
@@ -58,11 +58,3 @@ def group(device: str = "auto") -> Iterator[Group]:
         yield Group(distributed.get_rank(), world, place)
     finally:
         distributed.destroy_process_group()
-
-
-def choose_device(name: str, local_rank: int = 0) -> torch.device:
-    if name == "cuda" and not torch.cuda.is_available():
-        raise UserError("device 'cuda' was asked for and this machine has none; take 'auto' or 'cpu'")
-    if name == "cpu" or not torch.cuda.is_available():
-        return torch.device("cpu")
-    return torch.device("cuda", local_rank % torch.cuda.device_count())

@@ -1,4 +1,4 @@
-"""What happened, one JSON object a line. It holds nothing that depends on the clock, so a resumed run writes the same bytes."""
+"""What happened, one JSON object a line. Nothing in it depends on the clock: a resumed run writes the same bytes."""
 
 import json
 import os

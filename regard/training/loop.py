@@ -68,15 +68,11 @@ class Trainer:
                 self.update(progress)
                 if progress.step % training.log_every == 0:
                     self.log(progress)
-                if progress.step % training.validate_every == 0 or progress.step == training.updates:
+                last = progress.step == training.updates
+                if progress.step % training.validate_every == 0 or last:
                     self.judge(progress)
                 stop = self.group.any(bool(interruption))
-                if (
-                    progress.step % training.save_every == 0
-                    or progress.step == training.updates
-                    or progress.finished
-                    or stop
-                ):
+                if progress.step % training.save_every == 0 or last or progress.finished or stop:
                     self.save(progress)
                 if stop:
                     break
@@ -149,24 +145,19 @@ class Trainer:
         """Nothing that is not finite reaches the weights: the step is left out, counted and named."""
         progress.skipped += 1
         progress.skipped_in_a_row += 1
-        bad = [
-            name
-            for name, value in self.model.named_parameters()
-            if value.grad is not None and not value.grad.isfinite().all()
-        ]
-        what = "the loss" if not bool(loss.isfinite()) else f"the gradient of {bad[0] if bad else 'some parameter'}"
-        self.note(
-            step=progress.step, skipped=f"{what} is not finite", rows=[int(row) for row in rows[:8]], of=len(rows)
-        )
-        self.display.say(
-            f"step {progress.step}: {what} is not finite; the step is left out (training rows {rows[:4]} ...)"
-        )
+        what = "the loss" if not bool(loss.isfinite()) else f"the gradient of {self.first_bad()}"
+        self.note(step=progress.step, skipped=f"{what} is not finite", rows=rows.tolist()[:8], of=len(rows))
+        self.display.say(f"step {progress.step}: {what} is not finite; the step is left out (rows {rows[:4]} ...)")
         if progress.skipped_in_a_row >= TOO_MANY_SKIPPED:
             self.close()
             raise UserError(
-                f"step {progress.step}: {what} was not finite {TOO_MANY_SKIPPED} times in a row; the last good weights are "
-                f"in {self.directory / 'checkpoints'}. Lower training.learning_rate or look at the named rows"
+                f"step {progress.step}: {what} was not finite {TOO_MANY_SKIPPED} times in a row; the last good weights "
+                f"are in {self.directory / 'checkpoints'}. Lower training.learning_rate or look at the named rows"
             )
+
+    def first_bad(self) -> str:
+        gradients = ((name, parameter.grad) for name, parameter in self.model.named_parameters())
+        return next((name for name, value in gradients if value is not None and not value.isfinite().all()), "all together")
 
     def log(self, progress: Progress) -> None:
         total = float(self.group.sum(self.window.clone()))
@@ -187,9 +178,7 @@ class Trainer:
         progress.waited = 0 if best else progress.waited + 1
         if self.training.schedule == "plateau" and progress.waited and progress.waited % 2 == 0:
             progress.peak /= 2
-        progress.best = sorted([*progress.best, (score, progress.step)], key=lambda pair: -pair[0])[
-            : self.training.average
-        ]
+        progress.best = sorted([*progress.best, (score, progress.step)], key=lambda pair: -pair[0])[: self.training.average]
         progress.finished = self.training.patience is not None and progress.waited >= self.training.patience
         self.note(step=progress.step, **{f"valid_{name}": value for name, value in scores.items()})
         self.display.validated(progress.step, scores, best)

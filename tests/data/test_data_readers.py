@@ -16,7 +16,7 @@ from regard.recipe import Pairs
 
 def merged(pairs: Pairs) -> Rows:
     blocks = list(read_pairs(pairs))
-    return Rows(*(sum((list(block[part]) for block in blocks), []) for part in range(4)))
+    return Rows(*([item for block in blocks for item in block[part]] for part in range(4)))
 
 
 def parallel(folder: Path, source: bytes, target: bytes) -> Pairs:
@@ -184,7 +184,7 @@ def test_a_header_alone_is_no_row(tmp_path):
 
 
 def test_parallel_files_without_rows(tmp_path):
-    with pytest.raises(DataError, match="a and .*b: no rows"):
+    with pytest.raises(DataError, match=r"a and .*b: no rows"):
         merged(parallel(tmp_path, b"", b""))
 
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from regard.models.decoders.context import CONTEXTS, Parts, RecurrentState
 from regard.models.interface import Decoder, Memory, Step, Steps
 from regard.nn.attention import SCORES, attend
-from regard.nn.cells import CELLS, Cell, CellState
+from regard.nn.cells import CELLS, Cell, CellList, CellState
 from regard.nn.scan import scan
 from regard.nn.shared import shared
 from regard.recipe import Positive, Rate, Section, choose, name_of
@@ -54,7 +54,7 @@ class RecurrentDecoder(Decoder):
         nn.init.normal_(self.embed.weight, std=embedding**-0.5)
         self.dropout = nn.Dropout(config.dropout)
         cell = choose(CELLS, config.cell, "cell")
-        self.cells = nn.ModuleList(cell(embedding if layer == 0 else hidden, hidden) for layer in range(config.layers))
+        self.cells = CellList(cell(embedding if layer == 0 else hidden, hidden) for layer in range(config.layers))
         self.from_fed = nn.Linear(fed, cell.gates * hidden, bias=False) if fed else None
         self.score, self.has_attention = None, config.attention is not None
         if config.attention is not None:
@@ -79,18 +79,16 @@ class RecurrentDecoder(Decoder):
 
     @property
     def first(self) -> Cell:
-        cell = self.cells[0]
-        assert isinstance(cell, Cell)
-        return cell
+        return self.cells[0]
 
     def bind(self, memory: Memory) -> Parts:
         """The decoder's pieces as functions for one pass over a target."""
         score = None if self.score is None else self.score.bind()
 
         def look(query: Float[Tensor, "rows query"]) -> tuple[Tensor, Tensor]:
-            assert score is not None and memory.keys is not None
-            sentences = len(memory.states)
-            queries = query.unflatten(0, (sentences, -1))  # the hypotheses of a sentence share its memory
+            assert score is not None
+            assert memory.keys is not None
+            queries = query.view(len(memory.states), -1, query.shape[-1])  # a sentence's hypotheses share its memory
             context, weights = attend(score(queries, memory.keys), memory.states, memory.visible[:, None])
             return context.flatten(0, 1), weights.flatten(0, 1)
 
@@ -132,7 +130,8 @@ class RecurrentDecoder(Decoder):
             state = moment.state
             known.append(moment.known)
             weights.append(moment.weights)
-        return Steps(self.context.output(parts, torch.stack(known, dim=1)), torch.stack(weights, dim=1))
+        looks = [look for look in weights if look is not None]
+        return Steps(self.context.output(parts, torch.stack(known, dim=1)), torch.stack(looks, dim=1))
 
     def at_once(self, words: Float[Tensor, "batch target size"], memory: Memory, state: RecurrentState) -> Steps:
         """Nothing is fed back: the whole target in one scan a layer and one attention."""

@@ -7,7 +7,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.models.interface import Encoder, Memory
-from regard.nn.cells import CELLS
+from regard.nn.cells import CELLS, CellList
 from regard.nn.scan import reverse_within, scan
 from regard.recipe import Positive, Rate, Section, choose, name_of
 
@@ -28,7 +28,7 @@ class RecurrentLayer(nn.Module):
 
     def __init__(self, cell: str, input_size: int, hidden_size: int, directions: int) -> None:
         super().__init__()
-        self.cells = nn.ModuleList(choose(CELLS, cell, "cell")(input_size, hidden_size) for _ in range(directions))
+        self.cells = CellList(choose(CELLS, cell, "cell")(input_size, hidden_size) for _ in range(directions))
 
     def forward(
         self, inputs: Float[Tensor, "batch source input"], lengths: Int[Tensor, "batch"]

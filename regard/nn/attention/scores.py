@@ -1,11 +1,13 @@
 """How well each query matches each key. One class a score; SCORES names them."""
 
+import math
 from collections.abc import Callable
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from regard.errors import UserError
 from regard.nn.shared import shared
 
 Query = Float[Tensor, "batch target query"]
@@ -47,7 +49,7 @@ class DotScore(Score):
     def __init__(self, query_size: int, memory_size: int, size: int | None = None) -> None:
         super().__init__(query_size, memory_size, size)
         if query_size != memory_size:
-            raise ValueError(
+            raise UserError(
                 f"the dot score needs queries and memory of one size, not {query_size} and {memory_size}: "
                 "make the decoder's hidden_size equal to the encoder's output size, or take the score 'general'"
             )
@@ -57,7 +59,7 @@ class ScaledDotScore(DotScore):
     """q · k / √d  (Vaswani et al. 2017, eq. 1)."""
 
     def prepare(self, memory: Float[Tensor, "batch source memory"]) -> Keys:
-        return memory * self.memory_size**-0.5  # once a key, not once a pair
+        return memory / math.sqrt(self.memory_size)  # once a key, not once a pair
 
 
 class GeneralScore(Score):

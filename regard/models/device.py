@@ -1,0 +1,13 @@
+"""Where a model lives."""
+
+import torch
+
+from regard.errors import UserError
+
+
+def choose_device(name: str, local_rank: int = 0) -> torch.device:
+    if name == "cuda" and not torch.cuda.is_available():
+        raise UserError("device 'cuda' was asked for and this machine has none; take 'auto' or 'cpu'")
+    if name == "cpu" or not torch.cuda.is_available():
+        return torch.device("cpu")
+    return torch.device("cuda", local_rank % torch.cuda.device_count())

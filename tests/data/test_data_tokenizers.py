@@ -1,0 +1,216 @@
+"""Tokenizers: what goes in comes out, training repeats, saving keeps, tokens know their words."""
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from regard.data import subwords
+from regard.data.tokenizers import END, PAD, START, TOKENIZERS, UNKNOWN, Tokenizer, load_tokenizer, train_tokenizer
+from regard.errors import DamagedError, UserError
+from regard.recipe import Tokenizer as Section
+
+TEXTS = "der die das Haus Hund Katze läuft schläft schnell unter über neben große kleine alte Straße und oder"
+WORDS = TEXTS.split()
+ODD = [
+    "",
+    " ",
+    "a" * 10_000,
+    "a " * 5_000,
+    "\u0301\u0301",
+    "\u200b",
+    "👩‍👩‍👧",
+    "\u2028 \x0b",
+    "\ufffd",
+    "▁x ▁",
+    "<s> </s>",
+    "日本",
+    "\ud800",
+]
+TEXT = st.text(st.characters(exclude_categories=["Cs"]))
+
+
+def corpus(lines: int = 400) -> list[str]:
+    choice = random.Random(1)
+    return [" ".join(choice.choices(WORDS, k=choice.randint(2, 12))) for _ in range(lines)]
+
+
+def trained(kind: str, size: int = 120, lowercase: bool = False) -> Tokenizer:
+    return train_tokenizer(Section(kind=kind, size=size, lowercase=lowercase), corpus())
+
+
+@pytest.fixture(scope="module")
+def tokenizers() -> dict[str, Tokenizer]:
+    return {kind: trained(kind) for kind in TOKENIZERS} | {"with bytes": trained("unigram", 1200)}
+
+
+EVERY = [*TOKENIZERS, "with bytes"]
+
+
+@pytest.mark.parametrize("kind", EVERY)
+def test_round_trip_of_known_text(tokenizers, kind):
+    tokenizer = tokenizers[kind]
+    for line, ids in zip(corpus(), tokenizer.encode(corpus()), strict=True):
+        assert tokenizer.decode(ids) == line
+        assert min(ids) > END
+        assert max(ids) < len(tokenizer)
+    assert tokenizer.encode([]) == []
+
+
+@pytest.mark.parametrize("kind", EVERY)
+def test_odd_lines_go_through(tokenizers, kind):
+    tokenizer = tokenizers[kind]
+    for line, ids in zip(ODD, tokenizer.encode(ODD), strict=True):
+        assert tokenizer.encode([line]) == [ids]
+        text = tokenizer.decode(ids)
+        assert len(tokenizer.pieces(ids)) == len(tokenizer.words(ids)) == len(ids)
+        assert all(0 <= word < max(len(text.split()), 1) for word in tokenizer.words(ids))
+
+
+@pytest.mark.parametrize("kind", EVERY)
+def test_specials_leave_no_trace(tokenizers, kind):
+    tokenizer = tokenizers[kind]
+    ids = tokenizer.encode(["der Hund"])[0]
+    assert tokenizer.decode([START, *ids, END, PAD, PAD]) == "der Hund"
+    assert tokenizer.words([START, *ids, END, PAD]) == [-1, *tokenizer.words(ids), -1, -1]
+    assert tokenizer.pieces([PAD, UNKNOWN, START, END]) == ["<pad>", "<unk>", "<s>", "</s>"]
+
+
+@pytest.mark.parametrize("kind", EVERY)
+def test_words_are_those_of_the_text(tokenizers, kind):
+    tokenizer = tokenizers[kind]
+    for line, ids in zip(corpus(50), tokenizer.encode(corpus(50)), strict=True):
+        groups: dict[int, list[int]] = {}
+        for token, word in zip(ids, tokenizer.words(ids), strict=True):
+            groups.setdefault(word, []).append(token)
+        assert [tokenizer.decode(groups[word]).strip() for word in sorted(groups)] == line.split()
+        assert sorted(groups) == list(range(len(line.split())))
+
+
+@pytest.mark.parametrize("kind", EVERY)
+@settings(max_examples=50, deadline=None)
+@given(data=st.data())
+def test_words_of_any_ids(tokenizers, kind, data):
+    tokenizer = tokenizers[kind]
+    ids = data.draw(st.lists(st.integers(0, len(tokenizer) - 1), max_size=12))
+    words = [word for word in tokenizer.words(ids) if word >= 0]
+    assert words == sorted(words)
+    assert all(word < max(len(tokenizer.decode(ids).split()), 1) for word in words)
+
+
+@pytest.mark.parametrize("kind", TOKENIZERS)
+def test_training_repeats_and_saving_keeps(tmp_path, kind):
+    first, second, other = trained(kind), trained(kind), trained(kind, lowercase=True)
+    assert first.digest == second.digest != other.digest
+    for tokenizer in first, other:
+        tokenizer.save(tmp_path / "t")
+        loaded = load_tokenizer(tmp_path / "t")
+        assert type(loaded) is type(tokenizer)
+        assert (loaded.digest, len(loaded), loaded.lowercase) == (tokenizer.digest, len(tokenizer), tokenizer.lowercase)
+        assert loaded.encode(corpus() + ODD) == tokenizer.encode(corpus() + ODD)
+
+
+@pytest.mark.parametrize("kind", TOKENIZERS)
+def test_lowercase(kind):
+    tokenizer = trained(kind, lowercase=True)
+    assert tokenizer.encode(["DER Hund"]) == tokenizer.encode(["der hund"])
+    assert tokenizer.decode(tokenizer.encode(["DER Hund"])[0]) == "der hund"
+
+
+@settings(deadline=None)
+@given(text=TEXT)
+def test_bytes_and_characters_are_exact(text):
+    for kind in ["byte"] + ["character"] * bool(text):
+        tokenizer = train_tokenizer(Section(kind=kind), [text])
+        assert tokenizer.decode(tokenizer.encode([text])[0]) == text
+
+
+@settings(deadline=None)
+@given(text=TEXT.filter(str.strip))
+def test_words_keep_all_but_blanks(text):
+    tokenizer = train_tokenizer(Section(kind="word"), [text])
+    ids = tokenizer.encode([text])[0]
+    assert tokenizer.decode(ids) == " ".join(text.split())
+    assert tokenizer.words(ids) == list(range(len(text.split())))
+
+
+def test_bytes_spell_what_pieces_do_not_know(tokenizers):
+    tokenizer = tokenizers["with bytes"]
+    ids = tokenizer.encode(["der 日本 Hund"])[0]
+    assert UNKNOWN not in ids
+    assert tokenizer.decode(ids) == "der 日本 Hund"
+    assert "<0xE6>" in tokenizer.pieces(ids)
+    assert UNKNOWN in tokenizers["unigram"].encode(["日本"])[0]
+    assert tokenizers["unigram"].decode(tokenizers["unigram"].encode(["der 日本 Hund"])[0]).split()[1] == "⁇"
+
+
+def test_decoding_agrees_with_sentencepiece(tokenizers):
+    for line in [*corpus(50), "der 日本 Hund", "👩‍👩‍👧 x"]:
+        ids = tokenizers["with bytes"].encode([line])[0]
+        assert tokenizers["with bytes"].decode(ids) == tokenizers["with bytes"].processor.decode(ids)
+
+
+def test_symbols_are_the_most_frequent_then_alphabetical():
+    word = train_tokenizer(Section(kind="word", size=7), ["c b a c", "d c b a"])
+    assert word.pieces(range(4, len(word))) == ["▁c", "▁a", "▁b"]
+    assert word.encode(["c d a"]) == [[4, UNKNOWN, 5]]
+    assert word.decode([4, UNKNOWN, 5]) == "c ⁇ a"
+    assert word.words([4, UNKNOWN, 5]) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("kind", ["unigram", "bpe"])
+def test_a_vocabulary_too_small_is_refused(kind):
+    with pytest.raises(UserError, match=rf"no {kind} tokenizer of size 10 .*raise data\.tokenizer\.size"):
+        trained(kind, 10)
+
+
+@pytest.mark.parametrize("kind", ["word", "character"])
+def test_no_room_is_refused(kind):
+    with pytest.raises(UserError, match="leaves no room"):
+        trained(kind, 4)
+
+
+@pytest.mark.parametrize("kind", TOKENIZERS.keys() - {"byte"})
+def test_no_text_is_refused(kind):
+    with pytest.raises(UserError, match="no text"):
+        train_tokenizer(Section(kind=kind), ["", ""])
+
+
+def test_training_takes_a_bounded_sample(monkeypatch):
+    assert subwords.sample(range(10), 20) == list(range(10))
+    kept = subwords.sample(range(10_000), 100)
+    assert kept == subwords.sample(iter(range(10_000)), 100)
+    assert len(set(kept)) == 100
+    assert 4000 < sum(kept) / 100 < 6000
+
+
+@pytest.mark.parametrize("kind", ["unigram", "bpe"])
+def test_long_lines_and_a_large_alphabet_train(kind):
+    letters = [chr(0x4E00 + number) for number in range(900)]
+    lines = ["".join(random.Random(seed).choices(letters, k=9_000)) for seed in range(3)]
+    tokenizer = train_tokenizer(Section(kind=kind, size=1500), lines)
+    assert tokenizer.decode(tokenizer.encode([lines[0]])[0]) == lines[0]
+
+
+DAMAGES = ["", "{}", "[]", "[" * 100_000, '{"format": 1, "kind": "none"}', '{"format": 1, "kind": []}', '{"format": 2}']
+DAMAGES += ['{"format": 1, "kind": "word", "symbols": "abc", "lowercase": false}', '{"format": 1, "kind": "bpe"}', "\xff"]
+
+
+@pytest.mark.parametrize("content", DAMAGES)
+def test_a_damaged_description_is_refused(tmp_path, content):
+    (tmp_path / "tokenizer.json").write_bytes(content.encode("latin-1"))
+    with pytest.raises(DamagedError, match=r"tokenizer\.json"):
+        load_tokenizer(tmp_path)
+
+
+def test_a_damaged_model_is_refused(tmp_path):
+    trained("bpe").save(tmp_path)
+    model = tmp_path / "pieces.model"
+    for content in b"", b"x" * 100, model.read_bytes()[:-1]:
+        model.write_bytes(content)
+        with pytest.raises(DamagedError, match=r"pieces\.model"):
+            load_tokenizer(tmp_path)
+    model.unlink()
+    with pytest.raises(DamagedError, match=r"pieces\.model"):
+        load_tokenizer(tmp_path)

@@ -1,0 +1,144 @@
+"""The laws that every encoder and decoder obeys, over everything the tables can combine."""
+
+import pytest
+import torch
+from tiny import FEW, SETTINGS, tiny
+
+from regard.nn.attention import attend
+
+SOURCE = torch.tensor([[4, 5, 6, 7], [8, 4, 0, 0], [5, 0, 0, 0]])
+LENGTHS = torch.tensor([4, 2, 1])
+TARGET = torch.tensor([[2, 5, 6, 7, 8], [2, 4, 4, 8, 5], [2, 6, 8, 5, 7]])
+
+
+def stepped(model, source, lengths, target):
+    step, state = model.start(model.encode(source, lengths))
+    logits, weights = [], []
+    for tokens in target.unbind(1):
+        one = step(tokens, state)
+        state = one.state
+        logits.append(one.logits)
+        weights.append(one.weights)
+    return torch.stack(logits, 1), None if weights[0] is None else torch.stack(weights, 1)
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_stepping_equals_teacher_forcing(name):
+    model = tiny(SETTINGS[name])
+    logits, weights = stepped(model, SOURCE, LENGTHS, TARGET)
+    torch.testing.assert_close(model(SOURCE, LENGTHS, TARGET), logits)
+    forced = model.decode(SOURCE, LENGTHS, TARGET).weights
+    assert (forced is None) == (weights is None) == (not model.decoder.has_attention)
+    if weights is not None:
+        torch.testing.assert_close(forced, weights)
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_the_future_does_not_reach_the_past(name):
+    model, changed = tiny(SETTINGS[name]), TARGET.clone()
+    changed[:, 3:] = changed[:, 3:] % 5 + 4
+    before, after = model(SOURCE, LENGTHS, TARGET), model(SOURCE, LENGTHS, changed)
+    torch.testing.assert_close(before[:, :3], after[:, :3])
+    assert not torch.allclose(before[:, 3:], after[:, 3:])
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("bidirectional", [False, True])
+@pytest.mark.parametrize("name", FEW)
+def test_padding_reaches_nothing(name, bidirectional, reverse):
+    size = 4 if bidirectional else 8
+    model = tiny(FEW[name], bidirectional=bidirectional, reverse=reverse, hidden_size=size)
+    together = model(SOURCE, LENGTHS, TARGET)
+    noisy = torch.where(SOURCE == 0, torch.tensor(7), SOURCE)
+    torch.testing.assert_close(model(noisy, LENGTHS, TARGET), together)
+    for row, length in enumerate(LENGTHS):
+        alone = model(SOURCE[row : row + 1, :length], LENGTHS[row : row + 1], TARGET[row : row + 1])
+        torch.testing.assert_close(alone, together[row : row + 1])
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_weights_are_a_distribution_over_the_source(name):
+    model = tiny(SETTINGS[name])
+    if not model.decoder.has_attention:
+        pytest.skip("no attention, no weights")
+    weights = model.decode(SOURCE, LENGTHS, TARGET).weights
+    torch.testing.assert_close(weights.sum(-1), torch.ones(3, 5))
+    assert weights[1, :, 2:].eq(0).all()
+    assert weights[2, :, 1:].eq(0).all()
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_every_parameter_learns(name):
+    model = tiny(SETTINGS[name]).train()
+    model(SOURCE, LENGTHS, TARGET).square().sum().backward()
+    idle = [name for name, parameter in model.named_parameters() if parameter.grad is None or parameter.grad.eq(0).all()]
+    assert not idle
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_hypotheses_of_one_sentence_share_its_memory(name):
+    """Rows of several hypotheses beside one memory equal as many sentences with a memory each."""
+    model, tokens = tiny(SETTINGS[name]), torch.tensor([4, 5, 6, 7, 8, 4])
+    memory = model.encode(SOURCE, LENGTHS)
+    step, state = model.start(memory)
+    twice = SOURCE.repeat_interleave(2, 0), LENGTHS.repeat_interleave(2, 0)
+    other, other_state = model.start(model.encode(*twice))
+    from regard.nn.state import repeat_rows
+
+    torch.testing.assert_close(step(tokens, repeat_rows(state, 2)).logits, other(tokens, other_state).logits)
+
+
+def test_the_bridge_and_the_context_follow_their_equations():
+    """s_0 = tanh(W summary); c_1 = Σ α_1j h_j with α from s_0 (Bahdanau); the output is tanh(W [s_1; c_1] + b)."""
+    model = tiny(SETTINGS["gru-additive-into_cell"], layers=1)
+    decoder, memory = model.decoder, model.encode(SOURCE, LENGTHS)
+    start = torch.tanh(memory.summary @ decoder.bridge.weight.T + decoder.bridge.bias)
+    torch.testing.assert_close(decoder.start(memory).cells[0].hidden, start)
+    context, weights = attend(decoder.score(start[:, None], memory.keys), memory.states, memory.visible[:, None])
+    one = decoder.step(torch.tensor([2, 2, 2]), memory, decoder.start(memory))
+    torch.testing.assert_close(one.weights, weights[:, 0])
+    cell = decoder.cells[0]
+    joint = torch.nn.GRUCell(5 + 8, 8)
+    joint.weight_ih.data = torch.cat([cell.from_input.weight, decoder.from_fed.weight], dim=1)
+    joint.bias_ih.data, joint.weight_hh.data, joint.bias_hh.data = cell.weights[2], cell.weights[1], cell.weights[3]
+    state = joint(torch.cat([decoder.embed(torch.tensor([2, 2, 2])), context[:, 0]], dim=-1), start)
+    known = torch.cat([state, context[:, 0]], dim=-1)
+    expected = decoder.output(torch.tanh(known @ decoder.join.weight.T + decoder.join.bias))
+    torch.testing.assert_close(one.logits, expected)
+
+
+def test_input_feeding_feeds_the_last_output():
+    model = tiny(SETTINGS["lstm-dot-input_feeding"])
+    memory = model.encode(SOURCE, LENGTHS)
+    first = model.decoder.step(torch.tensor([2, 2, 2]), memory, model.decoder.start(memory))
+    torch.testing.assert_close(model.decoder.logits(first.state.fed), first.logits)
+    other = first.state._replace(fed=torch.zeros_like(first.state.fed))
+    words = torch.tensor([5, 6, 7])
+    assert not torch.allclose(
+        model.decoder.step(words, memory, first.state).logits, model.decoder.step(words, memory, other).logits
+    )
+
+
+def test_summary_is_the_last_state_of_each_direction():
+    model = tiny(SETTINGS["gru-additive-into_cell"], layers=1)
+    memory = model.encode(SOURCE, LENGTHS)
+    for row, length in enumerate(LENGTHS.tolist()):
+        torch.testing.assert_close(memory.summary[row, :4], memory.states[row, length - 1, :4])
+        torch.testing.assert_close(memory.summary[row, 4:], memory.states[row, 0, 4:])
+
+
+@pytest.mark.parametrize("cell", ["gru", "lstm", "tanh"])
+def test_the_two_directional_encoder_is_torch_nn_on_packed_sequences(cell):
+    model = tiny({"cell": cell, "attention": None, "context": "none"}).encoder
+    oracle = {"gru": torch.nn.GRU, "lstm": torch.nn.LSTM, "tanh": torch.nn.RNN}[cell](5, 4, 2, batch_first=True, bidirectional=True)
+    ours = [weight for layer in model.layers for cell in layer.cells for weight in cell.weights]
+    for parameter, weight in zip(oracle.parameters(), ours, strict=True):
+        parameter.data = weight.data
+    packed = torch.nn.utils.rnn.pack_padded_sequence(model.embed(SOURCE), LENGTHS, batch_first=True)
+    expected, _ = torch.nn.utils.rnn.pad_packed_sequence(oracle(packed)[0], batch_first=True)
+    torch.testing.assert_close(model(SOURCE, LENGTHS).states, expected)
+
+
+def test_tied_weights_are_one_tensor():
+    model = tiny({**FEW["gru-additive-into_cell"], "tied": True})
+    assert model.decoder.output.weight is model.decoder.embed.weight

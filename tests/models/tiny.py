@@ -1,0 +1,45 @@
+"""Small models of every kind the tables allow."""
+
+import itertools
+
+import torch
+
+from regard.models import build, configure
+from regard.models.decoders.context import CONTEXTS
+from regard.nn.attention import SCORES
+from regard.nn.cells import CELLS
+
+VOCABULARY = 9
+END, START = 3, 2
+
+
+def settings():
+    """Every cell x score x use of the context, and the plain encoder-decoder of every cell."""
+    attending = [context for context in CONTEXTS if context != "none"]
+    for cell, score, context in itertools.product(CELLS, SCORES, attending):
+        yield f"{cell}-{score}-{context}", {"cell": cell, "attention": {"score": score}, "context": context}
+    for cell in CELLS:
+        yield f"{cell}-none", {"cell": cell, "attention": None, "context": "none"}
+
+
+SETTINGS = dict(settings())
+FEW = {name: SETTINGS[name] for name in ("gru-additive-into_cell", "lstm-general-input_feeding", "tanh-dot-after_cell", "lstm-none")}
+
+
+def tiny(decoder, layers=2, vocabulary=VOCABULARY, scale=1.0, **encoder):
+    config = configure(
+        {
+            "encoder": {"cell": decoder["cell"], "embedding_size": 5, "hidden_size": 4, "layers": layers, **encoder},
+            "decoder": {"embedding_size": 5, "hidden_size": 8, "layers": layers, **decoder},
+        }
+    )
+    model = build(config, vocabulary, vocabulary).eval()
+    for parameter in model.parameters():
+        parameter.data.mul_(scale)
+    return model
+
+
+def batch(*rows):
+    """Rows of source tokens, padded."""
+    tensors = [torch.tensor(row) for row in rows]
+    return torch.nn.utils.rnn.pad_sequence(tensors, batch_first=True), torch.tensor([len(row) for row in rows])

@@ -1,0 +1,86 @@
+"""The product whose weight gradient is taken once must be the product."""
+
+import pytest
+import torch
+from torch import nn
+
+from regard.nn.shared import shared
+
+
+def loop(product, state, steps=5):
+    outputs = []
+    for _ in range(steps):
+        state = torch.tanh(product(state))
+        outputs.append(state)
+    return torch.stack(outputs)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_a_loop_has_the_gradients_of_the_plain_loop(bias):
+    linear, start = nn.Linear(4, 4, bias=bias).double(), torch.randn(3, 4, dtype=torch.float64, requires_grad=True)
+    leaves = [start, *linear.parameters()]
+    weights = torch.randn(5, 3, 4, dtype=torch.float64)
+    plain = torch.autograd.grad((loop(linear, start) * weights).sum(), leaves)
+    tied = torch.autograd.grad((loop(shared(linear), start) * weights).sum(), leaves)
+    for ours, theirs in zip(tied, plain, strict=True):
+        torch.testing.assert_close(ours, theirs)
+
+
+def test_gradcheck():
+    linear = nn.Linear(3, 3).double()
+
+    def run(weight, bias, start):
+        linear.weight.data, linear.bias.data = weight.data, bias.data
+        return torch.func.functional_call(Loop(linear), {"linear.weight": weight, "linear.bias": bias}, (start,))
+
+    arguments = [torch.randn(*size, dtype=torch.float64, requires_grad=True) for size in ((3, 3), (3,), (2, 3))]
+    assert torch.autograd.gradcheck(run, arguments)
+
+
+class Loop(nn.Module):
+    def __init__(self, linear):
+        super().__init__()
+        self.linear = linear
+
+    def forward(self, start):
+        return loop(shared(self.linear), start, steps=3)
+
+
+def test_a_second_backward_through_the_same_graph_counts_each_use_once():
+    linear, start = nn.Linear(4, 4), torch.randn(3, 4)
+    total = loop(shared(linear), start).sum()
+    first = torch.autograd.grad(total, linear.weight, retain_graph=True)[0]
+    torch.testing.assert_close(torch.autograd.grad(total, linear.weight)[0], first)
+
+
+def test_a_use_that_gets_no_gradient_is_left_out():
+    linear, start = nn.Linear(4, 4), torch.randn(3, 4)
+    product = shared(linear)
+    used, _unused = product(start).sum(), product(start + 1)
+    torch.testing.assert_close(
+        torch.autograd.grad(used, linear.weight)[0], torch.autograd.grad(linear(start).sum(), linear.weight)[0]
+    )
+
+
+def test_three_dimensional_inputs():
+    linear, inputs = nn.Linear(4, 5), torch.randn(2, 3, 4)
+    torch.testing.assert_close(
+        torch.autograd.grad(shared(linear)(inputs).square().sum(), linear.weight),
+        torch.autograd.grad(linear(inputs).square().sum(), linear.weight),
+    )
+
+
+def test_autocast_gives_bfloat16_products_and_float32_gradients():
+    linear, start = nn.Linear(4, 4), torch.randn(3, 4)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        outputs = shared(linear)(start)
+    assert outputs.dtype == torch.bfloat16
+    gradient = torch.autograd.grad(outputs.float().sum(), linear.weight)[0]
+    assert gradient.dtype == torch.float32
+    torch.testing.assert_close(gradient, start.sum(0).expand(4, 4), rtol=0.02, atol=0.02)  # bfloat16 has 8 bits
+
+
+def test_without_gradients_it_is_the_layer_itself():
+    linear = nn.Linear(4, 4)
+    with torch.no_grad():
+        assert shared(linear) is linear

@@ -1,0 +1,344 @@
+"""The generated data sets: one translation a sentence, alignments that are true, splits that do not mix."""
+
+import dataclasses
+from collections.abc import Iterator
+from pathlib import Path
+
+import jaxtyping
+import pytest
+
+from regard.corpora import CORPORA, Pair, generate, write
+from regard.corpora.corpus import Splits
+from regard.corpora.latin_grammar import Grammar
+from regard.corpora.latin_inflection import (
+    CASES,
+    NUMBERS,
+    Case,
+    Number,
+    add_ed,
+    add_ing,
+    add_s,
+    conjugate,
+    decline_adjective,
+    decline_noun,
+)
+from regard.corpora.latin_words import (
+    ADVERBS,
+    COPULA,
+    HELD_OUT_NAMES,
+    PREPOSITIONS,
+    SEEN_NAMES,
+    SUBORDINATORS,
+    Lexicon,
+    entries,
+    lexicon,
+)
+from regard.errors import UserError
+
+LATIN = CORPORA["latin"]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def unchecked() -> Iterator[None]:
+    """Checking the types of every call takes minutes here; `test_types_hold` does it for a few sentences."""
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", False)
+
+
+def test_types_hold() -> None:
+    jaxtyping.config.update("jaxtyping_disable", False)
+    grammar = Grammar(lexicon(SEEN_NAMES), "types")
+    assert len({grammar.sentence(3) for _ in range(100)}) == 100
+    jaxtyping.config.update("jaxtyping_disable", True)
+
+
+@pytest.fixture(scope="module", params=CORPORA)
+def splits(request: pytest.FixtureRequest) -> Splits:
+    return generate(CORPORA[request.param], seed=1)
+
+
+@pytest.fixture(scope="module")
+def latin() -> Splits:
+    return generate(LATIN, seed=1)
+
+
+def forms(text: str) -> list[str]:
+    return text.split()
+
+
+# Paradigms typed from a school grammar: nominative genitive dative accusative ablative, singular then plural.
+NOUNS = {
+    ("servus", "servi", "m"): "servus servi servo servum servo servi servorum servis servos servis",
+    ("puella", "puellae", "f"): "puella puellae puellae puellam puella puellae puellarum puellis puellas puellis",
+    ("bellum", "belli", "n"): "bellum belli bello bellum bello bella bellorum bellis bella bellis",
+    ("puer", "pueri", "m"): "puer pueri puero puerum puero pueri puerorum pueris pueros pueris",
+    ("ager", "agri", "m"): "ager agri agro agrum agro agri agrorum agris agros agris",
+    ("rex", "regis", "m"): "rex regis regi regem rege reges regum regibus reges regibus",
+    ("flumen", "fluminis", "n"): ("flumen fluminis flumini flumen flumine flumina fluminum fluminibus flumina fluminibus"),
+}
+
+
+@pytest.mark.parametrize("entry", NOUNS)
+def test_nouns_decline_as_in_the_grammar_book(entry: tuple[str, str, str]) -> None:
+    declined = decline_noun(*entry)
+    assert [declined[case, number] for number in NUMBERS for case in CASES] == NOUNS[entry].split()
+
+
+def test_i_stems_differ_in_the_genitive_plural() -> None:
+    assert decline_noun("urbs", "urbis", "f", i_stem=True)["genitive", "plural"] == "urbium"
+
+
+ADJECTIVES = {
+    ("bonus", "bona"): "bonus bona bonum bono bonae bono bonos bonas bona",
+    ("pulcher", "pulchra"): "pulcher pulchra pulchrum pulchro pulchrae pulchro pulchros pulchras pulchra",
+    ("fortis", "fortis"): "fortis fortis forte forti forti forti fortes fortes fortia",
+    ("ingens", "ingentis"): "ingens ingens ingens ingenti ingenti ingenti ingentes ingentes ingentia",
+}
+SHOWN: tuple[tuple[Case, Number], ...] = (("nominative", "singular"), ("dative", "singular"), ("accusative", "plural"))
+
+
+@pytest.mark.parametrize("entry", ADJECTIVES)
+def test_adjectives_decline_as_in_the_grammar_book(entry: tuple[str, str]) -> None:
+    declined = decline_adjective(*entry)
+    assert [declined[gender, *slot] for slot in SHOWN for gender in ("m", "f", "n")] == ADJECTIVES[entry].split()
+
+
+VERBS = {
+    ("porto", "portare", "portavi"): "portat portant portabat portabant portavit portaverunt",
+    ("video", "videre", "vidi"): "videt vident videbat videbant vidit viderunt",
+    ("mitto", "mittere", "misi"): "mittit mittunt mittebat mittebant misit miserunt",
+    ("capio", "capere", "cepi"): "capit capiunt capiebat capiebant cepit ceperunt",
+    ("audio", "audire", "audivi"): "audit audiunt audiebat audiebant audivit audiverunt",
+    ("do", "dare", "dedi"): "dat dant dabat dabant dedit dederunt",
+    ("venio", "venire", "-"): "venit veniunt veniebat veniebant",
+}
+
+
+@pytest.mark.parametrize("entry", VERBS)
+def test_verbs_conjugate_as_in_the_grammar_book(entry: tuple[str, str, str]) -> None:
+    assert list(conjugate(*entry).values()) == VERBS[entry].split()
+
+
+def test_english_endings() -> None:
+    assert [add_s(word) for word in ("slave", "city", "boy", "teach", "toga")] == forms("slaves cities boys teaches togas")
+    assert [add_ing(word) for word in ("give", "see", "run", "carry", "visit")] == forms(
+        "giving seeing running carrying visiting"
+    )
+    assert [add_ed(word) for word in ("love", "free", "carry", "stay", "greet", "visit")] == forms(
+        "loved freed carried stayed greeted visited"
+    )
+
+
+def test_no_form_belongs_to_two_words() -> None:
+    """Coincidence is for the grammar to deal with inside a word; between words there must be none."""
+    words = lexicon(SEEN_NAMES + ";" + HELD_OUT_NAMES)
+    paradigms = [set(word.forms.values()) for word in (*words.nouns, *words.names, *words.adjectives, *words.verbs)]
+    paradigms += [{latin} for latin, _ in ADVERBS] + [{joiner.latin} for joiner in SUBORDINATORS]
+    paradigms += [{latin} for latin in {preposition.latin for preposition in PREPOSITIONS}]
+    paradigms += [set(COPULA.forms.values()), {"non"}, {"et"}, {"sed"}, set(forms("qui quae quem quam quos quas"))]
+    everything = [form for paradigm in paradigms for form in paradigm]
+    assert len(everything) == len(set(everything))
+
+
+def test_no_verb_has_one_form_for_two_tenses() -> None:
+    for verb in lexicon(SEEN_NAMES).verbs:
+        assert len(set(verb.forms.values())) == len(verb.forms)
+
+
+def translations(pairs: list[Pair]) -> dict[str, set[tuple[str, tuple[tuple[int, int], ...]]]]:
+    found: dict[str, set[tuple[str, tuple[tuple[int, int], ...]]]] = {}
+    for pair in pairs:
+        found.setdefault(pair.source, set()).add((pair.target, pair.alignment))
+    return found
+
+
+@pytest.mark.parametrize("names", [SEEN_NAMES, HELD_OUT_NAMES])
+def test_a_sentence_has_one_translation(names: str) -> None:
+    grammars = [Grammar(lexicon(names), f"test {seed}") for seed in range(5)]
+    pairs = [grammar.sentence(grammar.pick((1, 1, 2))) for grammar in grammars for _ in range(10_000)]
+    assert {source: found for source, found in translations(pairs).items() if len(found) > 1} == {}
+
+
+def few_words() -> Lexicon:
+    """So few words that the same sentence comes again and again: any two readings of it would meet."""
+    kept = forms("servus puella regina rex dux aquila donum hasta templum mensa via")
+    words = lexicon(SEEN_NAMES)
+    return dataclasses.replace(
+        words,
+        nouns=tuple(noun for noun in words.nouns if noun.forms["nominative", "singular"] in kept),
+        names=tuple(name for name in words.names if name.english["singular"] in ("Caecilius", "Metella")),
+        adjectives=tuple(adjective for adjective in words.adjectives if adjective.english in ("good", "brave", "heavy")),
+        verbs=tuple({verb.use: verb for verb in words.verbs if ("perfect", "singular") in verb.forms}.values()),
+        adverbs=ADVERBS[:1],
+    )
+
+
+def test_a_sentence_of_few_words_has_one_translation() -> None:
+    grammar = Grammar(few_words(), "few words")
+    found = translations([grammar.sentence(1) for _ in range(150_000)])
+    assert len(found) < 70_000, "too few repetitions for the test to mean anything"
+    assert {source: readings for source, readings in found.items() if len(readings) > 1} == {}
+
+
+def test_every_word_is_aligned(splits: Splits) -> None:
+    for pair in (pair for pairs in splits.values() for pair in pairs):
+        sources, targets = zip(*pair.alignment, strict=True)
+        assert set(sources) == set(range(len(pair.source.split())))
+        assert set(targets) == set(range(len(pair.target.split())))
+        assert list(pair.alignment) == sorted(set(pair.alignment))
+
+
+def test_words_are_parted_by_single_blanks(splits: Splits) -> None:
+    for pair in (pair for pairs in splits.values() for pair in pairs):
+        for text in (pair.source, pair.target):
+            assert text == " ".join(text.split())
+            assert text.endswith(" .")
+            assert not any(twice in text for twice in (", ,", ", ."))
+
+
+def meanings(words: Lexicon) -> dict[str, set[str]]:
+    """From a dictionary's point of view: which English words may render a Latin form."""
+    table = {",": {","}, ".": {"."}, "et": {"and"}, "sed": {"but"}, "non": {"not"}}
+    table |= {latin: {english} for latin, english in ADVERBS}
+    table |= {form: {"is", "are", "was", "were"} for form in COPULA.forms.values()}
+    for noun in (*words.nouns, *words.names):
+        table |= {form: {"the", "a", "an", "of", "to", *noun.english.values()} for form in noun.forms.values()}
+    for adjective in words.adjectives:
+        table |= {form: {adjective.english} for form in adjective.forms.values()}
+    for verb in words.verbs:
+        english = {"does", "do", "did", "was", "were", verb.base, verb.present, verb.participle, verb.past}
+        table |= dict.fromkeys(verb.forms.values(), english)
+    for preposition in PREPOSITIONS:
+        table.setdefault(preposition.latin, set()).update(preposition.english.split())
+    for pronoun in forms("qui quae quod quem quam quos quas"):
+        table[pronoun] = {"who", "whom", "which"}
+    for joiner in SUBORDINATORS:
+        table.setdefault(joiner.latin, set()).add(joiner.english)
+    return table
+
+
+def test_linked_words_mean_the_same(latin: Splits) -> None:
+    table = meanings(lexicon(SEEN_NAMES + ";" + HELD_OUT_NAMES))
+    for pair in (pair for pairs in latin.values() for pair in pairs):
+        source, target = pair.source.split(), pair.target.split()
+        assert all(target[j] in table[source[i]] for i, j in pair.alignment), pair
+
+
+def test_articles_link_to_the_noun_of_their_phrase(latin: Splits) -> None:
+    """`the good slave`: the word that `the` comes from is the one that `slave` comes from."""
+    nouns = {text for noun in lexicon(SEEN_NAMES).nouns for text in noun.english.values()}
+    for pair in latin["test"]:
+        target, origin = pair.target.split(), {j: i for i, j in pair.alignment}
+        for j in (j for j, word in enumerate(target) if word in ("the", "a", "an")):
+            head = next(k for k in range(j + 1, len(target)) if target[k] in nouns)
+            assert origin[j] == origin[head], pair
+
+
+def test_verbs_agree_with_their_subjects(latin: Splits) -> None:
+    """A sentence that begins `the NOUN is` or `are` has the noun in that number."""
+    numbers = {text: number for noun in lexicon(SEEN_NAMES).nouns for number, text in noun.english.items()}
+    seen = 0
+    for words in (pair.target.split() for pair in latin["train"]):
+        if words[0] == "the" and words[1] in numbers and words[2] in ("is", "are", "was", "were", "does", "do"):
+            assert (words[2] in ("are", "were", "do")) == (numbers[words[1]] == "plural")
+            seen += 1
+    assert seen > 100
+
+
+def test_generation_is_repeatable(splits: Splits) -> None:
+    again, other = generate(LATIN, seed=1), generate(LATIN, seed=2)
+    assert again == splits
+    assert all(other[split] != splits[split] for split in splits)
+
+
+def test_golden_pair() -> None:
+    """Seed 1 must mean the same for ever: made by `generate(CORPORA["latin"], 1, 1)["train"][0]`."""
+    assert generate(LATIN, seed=1, size=1)["train"][0] == GOLDEN
+
+
+def test_splits_have_their_sizes(splits: Splits) -> None:
+    assert {split: len(pairs) for split, pairs in splits.items()} == LATIN.sizes
+
+
+def test_no_source_occurs_twice(splits: Splits) -> None:
+    sources = [pair.source for pairs in splits.values() for pair in pairs]
+    assert len(sources) == len(set(sources))
+
+
+def test_the_training_size_changes_nothing_else(splits: Splits) -> None:
+    small = generate(LATIN, seed=1, size=50)
+    assert small["train"] == splits["train"][:50]
+    assert all(small[split] == splits[split] for split in splits if split != "train")
+
+
+def lengths(pairs: list[Pair]) -> list[int]:
+    return [len(pair.source.split()) for pair in pairs]
+
+
+def test_long_sentences_are_longer_than_all_others(latin: Splits) -> None:
+    longest = max(max(lengths(pairs)) for split, pairs in latin.items() if split != "test-long")
+    assert min(lengths(latin["test-long"])) > longest
+    assert max(lengths(latin["test-long"])) <= 30
+
+
+def names_in(pair: Pair) -> set[str]:
+    return {word for word in pair.target.split() if word[0].isupper()}
+
+
+def test_new_names_are_new(latin: Splits) -> None:
+    held_out = {entry[0] for entry in entries(HELD_OUT_NAMES)}
+    assert all(names_in(pair) and names_in(pair) <= held_out for pair in latin["test-names"])
+    for split in latin.keys() - {"test-names"}:
+        assert not any(names_in(pair) & held_out for pair in latin[split])
+    trained = {word for pair in latin["train"] for word in pair.source.split()}
+    assert not any(word in trained for pair in latin["test-names"] for word in pair.source.split() if word[0].isupper())
+
+
+def test_the_grammar_shows_what_it_promises(latin: Splits) -> None:
+    """Each construction, by a word that only it brings."""
+    source = {word for pair in latin["test"] for word in pair.source.split()}
+    assert source >= set(forms("non et sed qui quae quod quem dum quamquam ubi si postquam in ad cum sub ex per est sunt"))
+    target = {word for pair in latin["test"] for word in pair.target.split()}
+    assert target >= set(forms("does did was were are who whom which of to out an because while"))
+
+
+def test_word_order_is_free() -> None:
+    """Several Latin orders for one English sentence, verb last or not."""
+    grammar = Grammar(few_words(), "orders")
+    orders: dict[str, set[str]] = {}
+    for pair in (grammar.sentence(1) for _ in range(20_000)):
+        orders.setdefault(pair.target, set()).add(pair.source)
+    assert max(len(sources) for sources in orders.values()) >= 6
+
+
+@pytest.mark.parametrize("name", CORPORA)
+def test_written_files_hold_the_pairs(name: str, tmp_path: Path) -> None:
+    corpus, written = CORPORA[name], generate(CORPORA[name], seed=3, size=40)
+    paths = write(corpus, tmp_path / "new" / "folder", seed=3, size=40)
+    assert {path.name for path in (tmp_path / "new" / "folder").iterdir()} == {
+        path.name for parts in paths.values() for path in parts.values()
+    }
+    for split, parts in paths.items():
+        assert parts["source"].name == f"{split}.{corpus.source_suffix}"
+        columns = [parts[part].read_text(encoding="utf-8").splitlines() for part in ("source", "target", "alignment")]
+        read = [Pair(source, target, parse(links)) for source, target, links in zip(*columns, strict=True)]
+        assert read == written[split]
+
+
+def parse(links: str) -> tuple[tuple[int, int], ...]:
+    return tuple((int(source), int(target)) for source, _, target in (link.partition("-") for link in links.split()))
+
+
+def test_wrong_sizes_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="at least 1"):
+        write(LATIN, tmp_path, seed=1, size=0)
+    with pytest.raises(UserError, match="no split 'dev'"):
+        LATIN.generate(1, {"dev": 3})
+
+
+GOLDEN = Pair(
+    "risit Cassius , quamquam sine Quinto amici mox donum clarum paraverunt .",
+    "Cassius laughed , although the friends soon prepared the famous gift without Quintus .",
+    parse("0-1 1-0 2-2 3-3 4-11 5-12 6-4 6-5 7-6 8-8 8-10 9-9 10-7 11-13"),
+)
