@@ -20,7 +20,7 @@ def train(
         list[str] | None,
         typer.Argument(help="Changes to the recipe: key.path=value, for example training.updates=200."),
     ] = None,
-    run: Annotated[Path | None, typer.Option(help="Directory of the run; runs/RECIPE unless given.")] = None,
+    run: Annotated[Path | None, typer.Option("--run", "-r", help="Directory of the run; runs/RECIPE unless given.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue the run from its latest whole checkpoint.")] = False,
     source: Annotated[Path | None, typer.Option(help="Training sentences, one a line (.gz is fine).")] = None,
     target: Annotated[Path | None, typer.Option(help="Their translations, line by line.")] = None,

@@ -96,7 +96,9 @@ class BatchPlan:
 def lay_out(sources: Integers, targets: Integers, budget: int, band: int) -> tuple[Integers, Integers, Integers]:
     """The order of rows by length, a snake without jumps, with its windows and cuts."""
     bands = targets // band
-    order = np.lexsort((np.where(bands % 2, sources, -sources), bands))
+    keys = targets, np.where(bands % 2, sources, -sources), bands
+    narrow = np.int16 if max(sources.max(initial=0), targets.max(initial=0)) < 1 << 15 else np.int64  # sorted in linear time
+    order = np.lexsort([key.astype(narrow) for key in keys])
     windows, cuts = cut(sources[order], targets[order], budget)
     return order, windows, cuts
 

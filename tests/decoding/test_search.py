@@ -44,9 +44,7 @@ def test_a_wide_beam_finds_the_ranking_that_enumeration_finds(name, penalty):
     source, lengths = batch([4, 5, 4])
     expected = every_output(model, source, 3, penalty)
     step, state = model.start(model.encode(source, lengths))
-    found = beam_search(
-        step, state, limits=limits(3), width=len(expected), start=START, end=END, length_penalty=penalty
-    )[0]
+    found = beam_search(step, state, limits=limits(3), width=len(expected), start=START, end=END, length_penalty=penalty)[0]
     torch.testing.assert_close(
         torch.tensor([one.score for one in found]), torch.tensor([score for score, _ in expected]), atol=1e-4, rtol=1e-4
     )

@@ -142,9 +142,7 @@ def test_png_is_darkest_where_the_weight_is_largest(tmp_path):
     png(Heatmap(["", ""], ["", "", ""], weights), path)
     image = np.asarray(Image.open(path).convert("L"))
     margin, cell = round(0.15 * 150), 0.34 * 150  # inches at 150 dots
-    centre = [
-        [image[round(margin + (r + 0.5) * cell), round(margin + (c + 0.5) * cell)] for c in (0, 1)] for r in (0, 1, 2)
-    ]
+    centre = [[image[round(margin + (r + 0.5) * cell), round(margin + (c + 0.5) * cell)] for c in (0, 1)] for r in (0, 1, 2)]
     assert image.shape == pytest.approx((2 * margin + 3 * cell, 2 * margin + 2 * cell), abs=8)
     assert np.argsort(np.asarray(centre), axis=None, kind="stable").tolist() == [5, 2, 3, 0, 1, 4]
 

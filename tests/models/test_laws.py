@@ -130,7 +130,9 @@ def test_summary_is_the_last_state_of_each_direction():
 @pytest.mark.parametrize("cell", ["gru", "lstm", "tanh"])
 def test_the_two_directional_encoder_is_torch_nn_on_packed_sequences(cell):
     model = tiny({"cell": cell, "attention": None, "context": "none"}).encoder
-    oracle = {"gru": torch.nn.GRU, "lstm": torch.nn.LSTM, "tanh": torch.nn.RNN}[cell](5, 4, 2, batch_first=True, bidirectional=True)
+    oracle = {"gru": torch.nn.GRU, "lstm": torch.nn.LSTM, "tanh": torch.nn.RNN}[cell](
+        5, 4, 2, batch_first=True, bidirectional=True
+    )
     ours = [weight for layer in model.layers for cell in layer.cells for weight in cell.weights]
     for parameter, weight in zip(oracle.parameters(), ours, strict=True):
         parameter.data = weight.data

@@ -23,7 +23,10 @@ def settings():
 
 
 SETTINGS = dict(settings())
-FEW = {name: SETTINGS[name] for name in ("gru-additive-into_cell", "lstm-general-input_feeding", "tanh-dot-after_cell", "lstm-none")}
+FEW = {
+    name: SETTINGS[name]
+    for name in ("gru-additive-into_cell", "lstm-general-input_feeding", "tanh-dot-after_cell", "lstm-none")
+}
 
 
 def tiny(decoder, layers=2, vocabulary=VOCABULARY, scale=1.0, **encoder):

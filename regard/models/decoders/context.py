@@ -9,7 +9,7 @@ from torch import Tensor
 
 from regard.nn.cells import CellState
 
-Rows = Float[Tensor, "rows size"]
+Rows = Float[Tensor, "rows _"]
 
 
 class RecurrentState(NamedTuple):

@@ -1,0 +1,50 @@
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "models"))
+from tiny import FEW, tiny
+
+from regard.training.objective import Examples, Objective, cross_entropy
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_cross_entropy_in_numpy(smoothing):
+    logits, target = torch.randn(2, 3, 5), torch.tensor([[1, 2, 0], [4, 3, 1]])
+    expected = 0.0
+    for row in range(2):
+        for at in range(3):
+            scores = logits[row, at].double().numpy()
+            log_probs = scores - np.log(np.exp(scores).sum())
+            truth = np.full(5, smoothing / 5)
+            truth[target[row, at]] += 1 - smoothing
+            expected -= (truth @ log_probs) * (target[row, at] != 0)
+    assert cross_entropy(logits, target, smoothing).item() == pytest.approx(float(expected), rel=1e-5)
+
+
+EXAMPLES = Examples(
+    torch.tensor([[4, 5, 3], [6, 3, 0]]),
+    torch.tensor([3, 2]),
+    torch.tensor([[2, 7, 8], [2, 4, 0]]),
+    torch.tensor([[7, 8, 3], [4, 3, 0]]),
+)
+
+
+def test_scheduled_sampling_reads_its_own_words_and_never_pads():
+    model = tiny(FEW["gru-additive-into_cell"], scale=3.0)
+    objective = Objective(model, 0.0, 1.0).train()
+    own = model(EXAMPLES.source, EXAMPLES.source_lengths, EXAMPLES.target_input).argmax(-1)
+    words = objective.sample(EXAMPLES)
+    assert words[:, 0].tolist() == [2, 2]
+    assert words[0, 1:].tolist() == own[0, :2].tolist()
+    assert words[1].tolist() == [2, own[1, 0].item(), 0]
+    assert Objective(model, 0.0, 0.0).sample(EXAMPLES).equal(EXAMPLES.target_input)
+
+
+def test_validation_mode_never_samples():
+    model = tiny(FEW["gru-additive-into_cell"])
+    plain, sampling = Objective(model, 0.0, 0.0).eval(), Objective(model, 0.0, 1.0).eval()
+    assert plain(EXAMPLES).item() == sampling(EXAMPLES).item()

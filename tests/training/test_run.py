@@ -1,0 +1,221 @@
+"""A run from its recipe to its model: resume, interruption, damage, refusal."""
+
+import json
+import os
+import random
+import shutil
+import signal
+
+import pytest
+import torch
+from small import digests, small_recipe, torment
+
+import regard
+from regard import run
+from regard.errors import UserError
+from regard.training import loop
+from regard.training.journal import read_journal
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("runs") / "calm"
+    assert run.train(small_recipe(30), directory, talk=False) is None
+    return directory
+
+
+def test_a_run_leaves_a_model_that_needs_nothing_else(finished, tmp_path):
+    alone = shutil.copytree(finished / "model", tmp_path / "elsewhere")
+    texts = ["Caecilius est in horto .", "", "servus laborat ."]
+    assert regard.load(alone).generate(texts) == regard.load(finished).generate(texts)
+
+
+def test_the_journal_says_what_happened(finished):
+    rows = read_journal(finished / "journal.jsonl")
+    assert [row["step"] for row in rows if "loss" in row] == list(range(3, 31, 3))
+    assert [row["step"] for row in rows if "valid_bleu" in row] == [20, 30]
+    losses = [row["loss"] for row in rows if "loss" in row]
+    assert losses[-1] < losses[0]
+
+
+def test_ten_kills_change_nothing(finished, tmp_path):
+    counts = torment(small_recipe(30), tmp_path / "hunted", kills=10, chance=random.Random(3))
+    assert counts["failed_restarts"] == 0
+    assert counts["kills"] >= 5
+    assert digests(tmp_path / "hunted") == digests(finished)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_saves_and_leaves_and_the_run_goes_on(finished, tmp_path, monkeypatch, number):
+    original = loop.Trainer.update
+
+    def update(self, progress):
+        original(self, progress)
+        if progress.step == 13:  # between two saves and between two journal rows
+            os.kill(os.getpid(), number)
+
+    monkeypatch.setattr(loop.Trainer, "update", update)
+    assert run.train(small_recipe(30), tmp_path / "run", talk=False) == number
+    assert max((tmp_path / "run" / "checkpoints").glob("step-*")).name == "step-000000013"
+    assert not (tmp_path / "run" / "model").exists()
+    monkeypatch.undo()
+    assert run.train(small_recipe(30), tmp_path / "run", resume=True, talk=False) is None
+    assert digests(tmp_path / "run") == digests(finished)
+
+
+def test_a_flipped_bit_in_any_file_is_named_and_the_checkpoint_before_is_used(finished, tmp_path, capsys):
+    for name in ("model.safetensors", "optimizer.safetensors", "progress.json", "manifest.json"):
+        directory = shutil.copytree(finished, tmp_path / name)
+        newest = max((directory / "checkpoints").glob("step-*"))
+        flip(newest / name, random.Random(name))
+        assert run.train(small_recipe(30), directory, resume=True, talk=False) is None
+        assert f"{newest.name}/{name}" in capsys.readouterr().err
+        assert digests(directory) == digests(finished)
+
+
+def flip(path, chance):
+    content = bytearray(path.read_bytes())
+    content[chance.randrange(len(content))] ^= 1 << chance.randrange(8)
+    path.write_bytes(content)
+
+
+def test_no_whole_checkpoint_is_an_error(finished, tmp_path):
+    directory = shutil.copytree(finished, tmp_path / "run")
+    for path in (directory / "checkpoints").glob("step-*/model.safetensors"):
+        flip(path, random.Random(1))
+    with pytest.raises(UserError, match="none of its 2 checkpoints is whole"):
+        run.train(small_recipe(30), directory, resume=True, talk=False)
+
+
+def test_a_flipped_bit_in_a_model_directory_is_refused(finished, tmp_path):
+    files = sorted(path.relative_to(finished / "model") for path in (finished / "model").rglob("*") if path.is_file())
+    assert len(files) >= 7
+    for name in files:
+        directory = shutil.copytree(finished / "model", tmp_path / "model")
+        flip(directory / name, random.Random(str(name)))
+        with pytest.raises(UserError, match=str(name)):
+            regard.load(directory)
+        shutil.rmtree(directory)
+
+
+def test_a_second_start_is_refused_and_resuming_a_finished_run_changes_nothing(finished, tmp_path):
+    with pytest.raises(UserError, match="--resume"):
+        run.train(small_recipe(30), finished, talk=False)
+    directory = shutil.copytree(finished, tmp_path / "again")
+    assert run.train(small_recipe(30), directory, resume=True, talk=False) is None
+    assert digests(directory) == digests(finished)
+
+
+def test_more_updates_may_follow_but_another_model_may_not(finished, tmp_path):
+    directory = shutil.copytree(finished, tmp_path / "run")
+    with pytest.raises(UserError, match="began with model.decoder.hidden_size=16, not 24"):
+        run.train(small_recipe(30, "model.decoder.hidden_size=24"), directory, resume=True, talk=False)
+    run.train(small_recipe(34), directory, resume=True, talk=False)
+    assert read_journal(directory / "journal.jsonl")[-1]["step"] == 34
+
+
+def test_two_trainers_cannot_share_a_run(finished):
+    from regard.data.sealed import lock
+
+    with lock(finished), pytest.raises(UserError, match="in use by process"):
+        run.train(small_recipe(30), finished, resume=True, talk=False)
+
+
+def journal_of(directory, *changes):
+    run.train(small_recipe(6, "training.log_every=1", *changes), directory, talk=False)
+    return [row["loss"] for row in read_journal(directory / "journal.jsonl") if "loss" in row]
+
+
+WITHOUT_CHANCE = ("model.encoder.dropout=0", "model.decoder.dropout=0")
+
+
+def test_the_result_does_not_depend_on_the_pieces_a_batch_is_computed_in(tmp_path):
+    whole = journal_of(tmp_path / "1", *WITHOUT_CHANCE)
+    for number in (3, 100):  # 100: more pieces than rows
+        assert journal_of(tmp_path / f"{number}", *WITHOUT_CHANCE, f"training.accumulate={number}") == pytest.approx(
+            whole, abs=1e-5
+        )
+
+
+def test_what_is_not_finite_never_reaches_weights_or_checkpoints(tmp_path, monkeypatch):
+    original = loop.Trainer.backward
+
+    def backward(self, rows, tokens):
+        loss = original(self, rows, tokens)
+        self.step = getattr(self, "step", 0) + 1
+        if self.step == 3:
+            self.model.encoder.embed.weight.grad[5, 0] = float("inf")
+        return loss * float("nan") if self.step == 5 else loss
+
+    def poisoned(self, rows, tokens):
+        loss = backward(self, rows, tokens)
+        if self.step == 5:
+            for parameter in self.model.parameters():
+                parameter.grad.fill_(float("nan"))
+        return loss
+
+    monkeypatch.setattr(loop.Trainer, "backward", poisoned)
+    run.train(small_recipe(8), tmp_path / "run", talk=False)
+    skipped = {row["step"]: row["skipped"] for row in read_journal(tmp_path / "run" / "journal.jsonl") if "skipped" in row}
+    assert skipped == {3: "the gradient of encoder.embed.weight is not finite", 5: "the loss is not finite"}
+    from safetensors.torch import load_file
+
+    for path in (tmp_path / "run").rglob("*.safetensors"):
+        assert all(tensor.isfinite().all() for tensor in load_file(path).values()), path
+
+
+def test_ten_steps_in_a_row_that_are_not_finite_stop_the_run(tmp_path, monkeypatch):
+    monkeypatch.setattr(loop.nn.utils, "clip_grad_norm_", lambda *_: torch.tensor(float("nan")))
+    with pytest.raises(UserError, match="10 times in a row"):
+        run.train(small_recipe(30), tmp_path / "run", talk=False)
+    rows = read_journal(tmp_path / "run" / "journal.jsonl")
+    assert len([row for row in rows if "skipped" in row]) == 10
+
+
+def test_early_stopping_and_plateau(tmp_path, monkeypatch):
+    scores = iter([1.0, 3.0, 2.0, 2.0, 2.0, 2.0, 9.0, 9.0])
+    original = loop.Trainer.__init__
+
+    def scripted(self, *arguments):
+        original(self, *arguments)
+        self.validate = lambda: {"loss": 1.0, "bleu": next(scores)}
+
+    monkeypatch.setattr(loop.Trainer, "__init__", scripted)
+    recipe = small_recipe(
+        40, "training.validate_every=2", "training.patience=4", "training.schedule=plateau", "training.log_every=2"
+    )
+    run.train(recipe, tmp_path / "run", talk=False)
+    rows = read_journal(tmp_path / "run" / "journal.jsonl")
+    assert [row["step"] for row in rows if "valid_bleu" in row] == [2, 4, 6, 8, 10, 12]  # 4 without a better score
+    rates = {row["step"]: row["lr"] for row in rows if "lr" in row}
+    # 2 of 100 warm-up steps, ...; halved once after the second validation without a better score
+    assert rates[8] == pytest.approx(0.003 * 8 / 100)
+    assert rates[10] == pytest.approx(0.003 * 10 / 100 / 2)
+    kept = sorted(path.name for path in (tmp_path / "run" / "best").glob("step-*"))
+    assert kept == ["step-000000004", "step-000000006"]  # the best two; of equals the first
+    progress = json.loads((max((tmp_path / "run" / "checkpoints").glob("step-*")) / "progress.json").read_text())
+    assert progress["finished"]
+
+
+def test_the_model_is_the_mean_of_the_best_checkpoints(finished):
+    from safetensors.torch import load_file
+
+    parts = [load_file(path / "model.safetensors") for path in (finished / "best").glob("step-*")]
+    assert len(parts) == 2
+    for name, tensor in load_file(finished / "model" / "model.safetensors").items():
+        torch.testing.assert_close(tensor, (parts[0][name] + parts[1][name]) / 2)
+
+
+def test_bfloat16_and_scheduled_sampling_train(tmp_path):
+    losses = journal_of(tmp_path / "run", "training.precision=bfloat16", "training.scheduled_sampling=0.3")
+    assert losses[-1] < losses[0]
+
+
+def test_tensorboard_gets_the_losses(finished):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    events = EventAccumulator(str(finished / "events"))
+    events.Reload()
+    journal = [row["loss"] for row in read_journal(finished / "journal.jsonl") if "loss" in row]
+    assert [event.value for event in events.Scalars("train/loss")] == pytest.approx(journal, rel=1e-5)
+    assert {"valid/bleu", "valid/loss", "lr"} <= set(events.Tags()["scalars"])
