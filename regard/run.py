@@ -50,8 +50,7 @@ def train(recipe: Recipe, directory: Path, resume: bool = False, talk: bool = Tr
         make_deterministic()
     with group(recipe.training.device) as processes, lock(directory) if processes.first else nullcontext():
         say = Display(0, 0, None, talk and processes.first).say
-        in_turn(processes, lambda: begin(recipe, directory, resume))
-        recipe = with_corpus(recipe, directory)
+        recipe = processes.share(begin(recipe, directory, resume) if processes.first else None)
         prepared: Prepared = in_turn(processes, lambda: prepare(recipe, directory, say))
         return fit(recipe, directory, prepared, processes, talk, say)
 
@@ -63,8 +62,8 @@ def in_turn(processes: Group, action: Callable[[], Any]) -> Any:
     return result if processes.first else action()
 
 
-def begin(recipe: Recipe, directory: Path, resume: bool) -> None:
-    """Write the resolved recipe, or make sure that a run that goes on goes on with the same one."""
+def begin(recipe: Recipe, directory: Path, resume: bool) -> Recipe:
+    """Write the resolved recipe, or make sure that a run that goes on goes on with the same one. Generate its data."""
     directory.mkdir(parents=True, exist_ok=True)
     sweep(directory)
     path = directory / "recipe.yaml"
@@ -75,6 +74,7 @@ def begin(recipe: Recipe, directory: Path, resume: bool) -> None:
     temporary = directory / ".tmp-recipe.yaml"
     temporary.write_text(to_yaml(recipe), encoding="utf-8")
     temporary.rename(path)
+    return with_corpus(recipe, directory)
 
 
 def refuse_changes(old: Recipe, new: Recipe, directory: Path) -> None:

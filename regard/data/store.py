@@ -158,7 +158,7 @@ class Writer:
         lengths = [np.fromiter(map(len, side), np.int64, len(side)) for side in ids]
         long = np.maximum(*lengths) > self.max_length
         for side, tokens, counts in zip(self.sides, ids, lengths, strict=True):
-            side.append(list(compress(tokens, ~long)) if long.any() else tokens, counts)
+            side.append(list(compress(tokens, ~long)) if long.any() else tokens, counts[~long])
         self.rows_in += len(rows.lines) + len(rows.faults)
         self.rows_used += int((~long).sum())
         return [self.too_long(pairs, rows.lines[row], [int(side[row]) for side in lengths]) for row in np.flatnonzero(long)]

@@ -82,6 +82,8 @@ def test_every_unmatched_line_is_a_fault(tmp_path, monkeypatch, block):
     rows = merged(parallel(tmp_path, b"x\ny\nz\n", b"1\n"))
     problem = f"no line to go with it: {tmp_path / 'b'} has only 1 lines"
     assert rows.faults == [Fault(tmp_path / "a", 2, problem), Fault(tmp_path / "a", 3, problem)]
+    rows = merged(parallel(tmp_path, b"x\ny\n", b"1\n2\n3\n"))
+    assert rows.faults == [Fault(tmp_path / "b", 3, f"no line to go with it: {tmp_path / 'a'} has only 2 lines")]
     rows = merged(parallel(tmp_path, b"", b"1\n2\n"))
     assert [(fault.file.name, fault.line) for fault in rows.faults] == [("b", 1), ("b", 2)]
 
