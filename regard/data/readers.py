@@ -40,8 +40,6 @@ class BadRows:
         self.report = report
         self.count = 0
         self.first: list[Fault] = []
-        if report is not None:
-            report.unlink(missing_ok=True)
 
     def add(self, faults: Sequence[Fault]) -> None:
         if faults and self.policy == "stop":
@@ -50,12 +48,12 @@ class BadRows:
 
     def skip(self, faults: Sequence[Fault]) -> None:
         """Leave these rows out whatever the policy is."""
-        self.count += len(faults)
-        self.first += faults[: 20 - len(self.first)]
         if faults and self.report is not None:
             self.report.parent.mkdir(parents=True, exist_ok=True)
-            with self.report.open("a", encoding="utf-8") as file:
+            with self.report.open("a" if self.count else "w", encoding="utf-8") as file:
                 file.writelines(f"{fault}\n" for fault in faults)
+        self.count += len(faults)
+        self.first += faults[: 20 - len(self.first)]
 
 
 def stop_message(faults: Sequence[Fault]) -> str:
