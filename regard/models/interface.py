@@ -62,6 +62,12 @@ class Decoder(nn.Module):
     def forward(self, tokens: Int[Tensor, "batch target"], memory: Memory) -> Steps:
         raise NotImplementedError
 
+    def loss(
+        self, outputs: Float[Tensor, "batch target size"], target: Int[Tensor, "batch target"], label_smoothing: float = 0.0
+    ) -> Float[Tensor, ""]:
+        """Σ -log p(target), padding aside; a share `label_smoothing` of the truth lies on all words alike."""
+        raise NotImplementedError
+
     def logits(self, outputs: Float[Tensor, "*rows size"]) -> Float[Tensor, "*rows vocabulary"]:
         raise NotImplementedError
 

@@ -5,6 +5,7 @@ from typing import Any, Literal
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from regard.errors import UserError
 from regard.models.decoders import DECODERS
 from regard.models.encoders import ENCODERS
 from regard.models.interface import Memory, Step, StepFunction, Steps
@@ -14,6 +15,7 @@ from regard.recipe import Section, one_of
 class SequenceToSequenceConfig(Section):
     kind: Literal["sequence_to_sequence"] = "sequence_to_sequence"
     encoder: one_of(ENCODERS) = ENCODERS["recurrent"].Config()  # type: ignore[valid-type]
+    share_embeddings: bool = False  # one table for both sides; needs one vocabulary (data.tokenizer.shared)
     decoder: one_of(DECODERS) = DECODERS["recurrent"].Config()  # type: ignore[valid-type]
 
 
@@ -25,6 +27,18 @@ class SequenceToSequence(nn.Module):
         encoder, decoder = ENCODERS[config.encoder.kind], DECODERS[config.decoder.kind]
         self.encoder = encoder(config.encoder, source_vocabulary)
         self.decoder = decoder(config.decoder, target_vocabulary, self.encoder.memory_size, self.encoder.summary_size)
+
+        if config.share_embeddings:
+            self.share_embeddings()
+
+    def share_embeddings(self) -> None:
+        ours, theirs = self.encoder.embed.weight.shape, self.decoder.embed.weight.shape
+        if ours != theirs:
+            raise UserError(
+                f"model.share_embeddings needs tables of one shape, not {tuple(ours)} and {tuple(theirs)}: "
+                "set data.tokenizer.shared=true and equal embedding sizes"
+            )
+        self.encoder.embed = self.decoder.embed
 
     def encode(self, source: Int[Tensor, "batch source"], lengths: Int[Tensor, "batch"]) -> Memory:
         return self.decoder.prepare(self.encoder(source, lengths))

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.nn.shared import shared
+from regard.nn.shared import Linear, shared
 
 
 class Hidden(NamedTuple):
@@ -37,8 +37,8 @@ class Cell(nn.Module):
     def __init__(self, input_size: int, hidden_size: int) -> None:
         super().__init__()
         self.input_size, self.hidden_size = input_size, hidden_size
-        self.from_input = nn.Linear(input_size, self.gates * hidden_size)
-        self.from_hidden = nn.Linear(hidden_size, self.gates * hidden_size)
+        self.from_input = Linear(input_size, self.gates * hidden_size)
+        self.from_hidden = Linear(hidden_size, self.gates * hidden_size)
         for parameter in self.parameters():
             nn.init.uniform_(parameter, -(hidden_size**-0.5), hidden_size**-0.5)  # as torch.nn.RNNBase
 

@@ -30,7 +30,7 @@ def loop(cell: Cell, inputs: Float[Tensor, "batch time input"], state: CellState
 
 def fused_scan(cell: Cell, inputs: Float[Tensor, "batch time input"], state: CellState) -> tuple[Outputs, CellState]:
     assert cell.fused is not None
-    start = tuple(part.to(inputs.dtype).unsqueeze(0) for part in state)
+    start = tuple(part.to(inputs.dtype).contiguous().unsqueeze(0) for part in state)  # cuDNN asks for it
     many = start if len(start) > 1 else start[0]
     outputs, *last = cell.fused(inputs, many, cell.weights, True, 1, 0.0, cell.training, False, True)
     return outputs, cell.State(*(part.squeeze(0) for part in last))

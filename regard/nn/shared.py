@@ -6,7 +6,8 @@ from typing import Any
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch.nn import functional
+
+from regard.nn.product import product
 
 Record = list[tuple[Tensor, Tensor]]  # (input, gradient of the output) of each use, filled while going backward
 
@@ -37,21 +38,21 @@ class _Use(torch.autograd.Function):
     def forward(ctx: Any, inputs: Tensor, weight: Tensor, bias: Tensor | None, record: Record) -> Tensor:
         ctx.save_for_backward(inputs, weight)
         ctx.record = record
-        return functional.linear(inputs, weight, bias)
+        return product(inputs, weight, bias)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None]:
         inputs, weight = ctx.saved_tensors
         (gradient,) = gradients
         ctx.record.append((inputs.flatten(0, -2), gradient.flatten(0, -2)))
-        return gradient @ weight, None, None, None
+        return product(gradient, weight.T), None, None, None
 
 
 def shared(linear: nn.Linear) -> Callable[[Float[Tensor, "*rows input"]], Float[Tensor, "*rows output"]]:
     """`linear` as a function for one pass over a sequence. Adding up [output, input] gradients at every step is what
     makes plain loops slow: the sum moves W's size through memory T times."""
     if not (torch.is_grad_enabled() and linear.weight.requires_grad):
-        return linear
+        return lambda inputs: product(inputs, linear.weight, linear.bias)
     weight: Tensor = linear.weight
     bias: Tensor | None = linear.bias
     device = weight.device.type
@@ -61,7 +62,14 @@ def shared(linear: nn.Linear) -> Callable[[Float[Tensor, "*rows input"]], Float[
     record: Record = []
     weight, bias = _Tie.apply(weight, bias, record)  # type: ignore[no-untyped-call]
 
-    def product(inputs: Tensor) -> Tensor:
+    def use(inputs: Tensor) -> Tensor:
         return _Use.apply(inputs.to(weight.dtype), weight, bias, record)  # type: ignore[no-untyped-call, no-any-return]
 
-    return product
+    return use
+
+
+class Linear(nn.Linear):
+    """nn.Linear by way of `product`."""
+
+    def forward(self, input: Float[Tensor, "*rows input"]) -> Float[Tensor, "*rows output"]:
+        return shared(self)(input)

@@ -5,7 +5,6 @@ from typing import NamedTuple
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
-from torch.nn import functional
 
 from regard.data.tokenizers import PAD
 from regard.models import SequenceToSequence
@@ -20,19 +19,6 @@ class Examples(NamedTuple):
     target_output: Int[Tensor, "batch target"]
 
 
-def cross_entropy(
-    logits: Float[Tensor, "batch target vocabulary"], target: Int[Tensor, "batch target"], label_smoothing: float = 0.0
-) -> Float[Tensor, ""]:
-    """Σ -log p(y_t), with a share of the truth spread over all words (Szegedy et al. 2016); padding counts nothing."""
-    return functional.cross_entropy(
-        logits.flatten(0, 1).float(),
-        target.flatten(),
-        ignore_index=PAD,
-        reduction="sum",
-        label_smoothing=label_smoothing,
-    )
-
-
 class Objective(nn.Module):
     """The loss as a module, so that DistributedDataParallel can wrap it."""
 
@@ -44,8 +30,8 @@ class Objective(nn.Module):
         words = examples.target_input
         if self.scheduled_sampling and self.training:
             words = self.sample(examples)
-        logits = self.model(examples.source, examples.source_lengths, words)
-        return cross_entropy(logits, examples.target_output, self.label_smoothing)
+        steps = self.model.decode(examples.source, examples.source_lengths, words)
+        return self.model.decoder.loss(steps.outputs, examples.target_output, self.label_smoothing)
 
     @torch.no_grad()
     def sample(self, examples: Examples) -> Int[Tensor, "batch target"]:

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from regard.nn.attention import SCORES, attend
+from regard.nn.attention.additive import additive, bind_additive
 
 SIZE = 6
 
@@ -89,3 +90,45 @@ def test_nothing_visible_gives_nothing_and_no_gradient():
 def test_dot_products_of_different_sizes_are_refused(name):
     with pytest.raises(ValueError, match="one size, not 6 and 8"):
         SCORES[name](6, 8)
+
+
+@pytest.mark.parametrize(("batch", "target", "source"), [(1, 1, 1), (2, 3, 17), (3, 33, 2)])
+def test_additive_without_a_tanh_equals_additive(batch, target, source):
+    query, keys, energy = (torch.randn(*size, dtype=torch.float64, requires_grad=True) for size in ((batch, target, 5), (batch, source, 5), (5,)))
+    noise = torch.randn(batch, target, source, dtype=torch.float64)
+    plain, ours = additive(query, keys, energy), bind_additive(keys, energy)(query)
+    torch.testing.assert_close(ours, plain)
+    for one, other in zip(*(torch.autograd.grad((way * noise).sum(), [query, keys, energy]) for way in (ours, plain)), strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def test_additive_used_at_many_steps_adds_its_gradients_up():
+    keys, energy = torch.randn(2, 4, 5, requires_grad=True), torch.randn(5, requires_grad=True)
+    queries = [torch.randn(2, 1, 5, requires_grad=True) for _ in range(6)]
+    bound = bind_additive(keys, energy)
+    ours = torch.cat([bound(query).tanh() for query in queries], dim=1)
+    plain = torch.cat([additive(query, keys, energy).tanh() for query in queries], dim=1)
+    for one, other in zip(*(torch.autograd.grad(way.square().sum(), [keys, energy, *queries]) for way in (ours, plain)), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+
+
+def test_additive_gradcheck():
+    arguments = [torch.randn(*size, dtype=torch.float64, requires_grad=True) for size in ((2, 2, 3), (2, 4, 3), (3,))]
+    assert torch.autograd.gradcheck(lambda query, keys, energy: bind_additive(keys, energy)(query), arguments)
+
+
+def test_additive_is_finite_and_right_far_out():
+    query, keys, energy = torch.tensor([[[-300.0, 300.0, 15.0]]]), torch.tensor([[[300.0, 300.0, -15.5]]]), torch.ones(3)
+    query.requires_grad_()
+    scores = bind_additive(keys, energy)(query)
+    scores.sum().backward()
+    torch.testing.assert_close(scores, additive(query, keys, energy), rtol=1e-5, atol=1e-5)
+    assert query.grad.isfinite().all()
+
+
+def test_additive_saves_nothing_of_target_times_source_times_size():
+    query, keys, energy = torch.randn(2, 7, 5, requires_grad=True), torch.randn(2, 9, 5, requires_grad=True), torch.randn(5)
+    sizes = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda tensor: sizes.append(tensor.numel()) or tensor, lambda tensor: tensor):
+        bind_additive(keys, energy)(query)
+    assert max(sizes) < 2 * 7 * 9 * 5

@@ -4,7 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from regard.nn.shared import shared
+from regard.nn.product import ONE_DNN, one_dnn_applies
+from regard.nn.shared import Linear, shared
 
 
 def loop(product, state, steps=5):
@@ -80,7 +81,24 @@ def test_autocast_gives_bfloat16_products_and_float32_gradients():
     torch.testing.assert_close(gradient, start.sum(0).expand(4, 4), rtol=0.02, atol=0.02)  # bfloat16 has 8 bits
 
 
-def test_without_gradients_it_is_the_layer_itself():
-    linear = nn.Linear(4, 4)
+def test_without_gradients_it_is_the_layer():
+    linear, inputs = nn.Linear(4, 5), torch.randn(2, 3, 4)
     with torch.no_grad():
-        assert shared(linear) is linear
+        torch.testing.assert_close(shared(linear)(inputs), linear(inputs))
+
+
+@pytest.mark.parametrize("rows", [(1,), (33,), (3, 17), (0,)])
+@pytest.mark.parametrize("bias", [True, False])
+def test_the_library_that_multiplies_changes_no_value_and_no_gradient(rows, bias, monkeypatch):
+    layer, inputs = Linear(300, 260, bias=bias), torch.randn(*rows, 300, requires_grad=True)
+    assert one_dnn_applies(torch.randn(2, 300), layer.weight) == ONE_DNN
+    noise, results = torch.randn(*rows, 260), []
+    for worth in (1, 1 << 60):
+        monkeypatch.setattr("regard.nn.product.WORTH_IT", worth)
+        outputs = layer(inputs)
+        results.append([outputs, *torch.autograd.grad((outputs * noise).sum(), [inputs, *layer.parameters()])])
+    plain = nn.functional.linear(inputs, layer.weight, layer.bias)
+    results.append([plain, *torch.autograd.grad((plain * noise).sum(), [inputs, *layer.parameters()])])
+    for ours, theirs, torchs in zip(*results, strict=True):  # float32 sums in another order
+        torch.testing.assert_close(ours, torchs, rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(theirs, torchs, rtol=1e-4, atol=1e-4)

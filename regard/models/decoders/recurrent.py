@@ -8,12 +8,14 @@ from jaxtyping import Float, Int
 from pydantic import model_validator
 from torch import Tensor, nn
 
+from regard.data.tokenizers import PAD
 from regard.models.decoders.context import CONTEXTS, Parts, RecurrentState
 from regard.models.interface import Decoder, Memory, Step, Steps
 from regard.nn.attention import SCORES, attend
 from regard.nn.cells import CELLS, Cell, CellList, CellState
+from regard.nn.cross_entropy import linear_cross_entropy
 from regard.nn.scan import scan
-from regard.nn.shared import shared
+from regard.nn.shared import Linear, shared
 from regard.recipe import Positive, Rate, Section, choose, name_of
 
 
@@ -55,14 +57,14 @@ class RecurrentDecoder(Decoder):
         self.dropout = nn.Dropout(config.dropout)
         cell = choose(CELLS, config.cell, "cell")
         self.cells = CellList(cell(embedding if layer == 0 else hidden, hidden) for layer in range(config.layers))
-        self.from_fed = nn.Linear(fed, cell.gates * hidden, bias=False) if fed else None
+        self.from_fed = Linear(fed, cell.gates * hidden, bias=False) if fed else None
         self.score, self.has_attention = None, config.attention is not None
         if config.attention is not None:
             score = choose(SCORES, config.attention.score, "attention score")
             self.score = score(hidden, memory_size, config.attention.size)
-        self.bridge = nn.Linear(summary_size, config.layers * len(cell.State._fields) * hidden)
-        self.join = nn.Linear(joined, self.output_size)
-        self.output = nn.Linear(self.output_size, vocabulary)
+        self.bridge = Linear(summary_size, config.layers * len(cell.State._fields) * hidden)
+        self.join = Linear(joined, self.output_size)
+        self.output = Linear(self.output_size, vocabulary)
         if config.tied:
             self.output.weight = self.embed.weight
 
@@ -83,13 +85,12 @@ class RecurrentDecoder(Decoder):
 
     def bind(self, memory: Memory) -> Parts:
         """The decoder's pieces as functions for one pass over a target."""
-        score = None if self.score is None else self.score.bind()
+        score = None if self.score is None or memory.keys is None else self.score.bind(memory.keys)
 
         def look(query: Float[Tensor, "rows query"]) -> tuple[Tensor, Tensor]:
             assert score is not None
-            assert memory.keys is not None
             queries = query.view(len(memory.states), -1, query.shape[-1])  # a sentence's hypotheses share its memory
-            context, weights = attend(score(queries, memory.keys), memory.states, memory.visible[:, None])
+            context, weights = attend(score(queries), memory.states, memory.visible[:, None])
             return context.flatten(0, 1), weights.flatten(0, 1)
 
         join = shared(self.join)
@@ -142,6 +143,11 @@ class RecurrentDecoder(Decoder):
         assert memory.keys is not None
         context, weights = attend(self.score(words, memory.keys), memory.states, memory.visible[:, None])
         return Steps(torch.tanh(self.join(torch.cat([words, context], dim=-1))), weights)
+
+    def loss(
+        self, outputs: Float[Tensor, "batch target size"], target: Int[Tensor, "batch target"], label_smoothing: float = 0.0
+    ) -> Float[Tensor, ""]:
+        return linear_cross_entropy(self.dropout(outputs), self.output, target, PAD, label_smoothing)
 
     def logits(self, outputs: Float[Tensor, "*rows size"]) -> Float[Tensor, "*rows vocabulary"]:
         scores: Tensor = self.output(self.dropout(outputs))

@@ -8,7 +8,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.errors import UserError
-from regard.nn.shared import shared
+from regard.nn.attention.additive import bind_additive
+from regard.nn.shared import Linear, shared
 
 Query = Float[Tensor, "batch target query"]
 Keys = Float[Tensor, "batch source key"]
@@ -18,11 +19,6 @@ Scores = Float[Tensor, "batch target source"]
 def dot(query: Float[Tensor, "batch target key"], keys: Keys) -> Scores:
     """e_ij = q_i · k_j"""
     return query @ keys.transpose(1, 2)
-
-
-def additive(query: Float[Tensor, "batch target key"], keys: Keys, energy: Float[Tensor, "key"]) -> Scores:
-    """e_ij = v · tanh(q_i + k_j)"""
-    return torch.tanh(query[:, :, None] + keys[:, None]) @ energy
 
 
 class Score(nn.Module):
@@ -35,12 +31,12 @@ class Score(nn.Module):
     def prepare(self, memory: Float[Tensor, "batch source memory"]) -> Keys:
         return memory
 
-    def bind(self) -> Callable[[Query, Keys], Scores]:
-        """The score as a function for one pass over a sequence."""
-        return dot
+    def bind(self, keys: Keys) -> Callable[[Query], Scores]:
+        """The score against these keys as a function for one pass over a target."""
+        return lambda query: dot(query, keys)
 
     def forward(self, query: Query, keys: Keys) -> Scores:
-        return self.bind()(query, keys)
+        return self.bind(keys)(query)
 
 
 class DotScore(Score):
@@ -67,7 +63,7 @@ class GeneralScore(Score):
 
     def __init__(self, query_size: int, memory_size: int, size: int | None = None) -> None:
         super().__init__(query_size, memory_size, size)
-        self.project_key = nn.Linear(memory_size, query_size, bias=False)
+        self.project_key = Linear(memory_size, query_size, bias=False)
 
     def prepare(self, memory: Float[Tensor, "batch source memory"]) -> Keys:
         keys: Tensor = self.project_key(memory)
@@ -79,17 +75,17 @@ class AdditiveScore(Score):
 
     def __init__(self, query_size: int, memory_size: int, size: int | None = None) -> None:
         super().__init__(query_size, memory_size, size)
-        self.project_query = nn.Linear(query_size, self.size, bias=False)
-        self.project_key = nn.Linear(memory_size, self.size, bias=False)
+        self.project_query = Linear(query_size, self.size, bias=False)
+        self.project_key = Linear(memory_size, self.size, bias=False)
         self.energy = nn.Parameter(torch.empty(self.size).uniform_(-(self.size**-0.5), self.size**-0.5))
 
     def prepare(self, memory: Float[Tensor, "batch source memory"]) -> Keys:
         keys: Tensor = self.project_key(memory)
         return keys
 
-    def bind(self) -> Callable[[Query, Keys], Scores]:
-        project = shared(self.project_query)
-        return lambda query, keys: additive(project(query), keys, self.energy.to(keys.dtype))
+    def bind(self, keys: Keys) -> Callable[[Query], Scores]:
+        project, score = shared(self.project_query), bind_additive(keys, self.energy.to(keys.dtype))
+        return lambda query: score(project(query))
 
 
 SCORES: dict[str, type[Score]] = {

@@ -1,0 +1,66 @@
+"""regard as a system of the peers' driver (shared/peers: `OURS_ADAPTER=benchmarks/peers_adapter.py`)."""
+
+import torch
+
+from regard.models import build as build_model
+from regard.models import configure
+from regard.training.objective import Examples, Objective
+
+RNN = {
+    "share_embeddings": True,
+    "encoder": {"cell": "lstm", "embedding_size": 512, "hidden_size": 256, "layers": 2, "dropout": 0.1},
+    "decoder": {
+        "cell": "lstm", "embedding_size": 512, "hidden_size": 512, "layers": 2, "dropout": 0.1,
+        "attention": {"score": "additive"}, "context": "input_feeding",
+    },
+}  # fmt: skip
+SYSTEM: dict = {}
+
+
+def build(config: dict) -> str:
+    if config["kind"] != "rnn":
+        raise NotImplementedError("regard has no Transformer yet")
+    torch.set_num_threads(config["threads"])
+    torch.manual_seed(7)
+    model = build_model(configure(RNN), config["vocab"], config["vocab"])
+    SYSTEM.update(model=model.train(config["mode"] == "train"), config=config, objective=Objective(model, 0.0))
+    if config["mode"] == "train":
+        SYSTEM["optimizer"] = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
+    return f"regard torch {torch.__version__} params {sum(p.numel() for p in model.parameters()) / 1e6:.1f}M"
+
+
+def sources(rows: list[list[int]]) -> tuple[torch.Tensor, torch.Tensor]:
+    end = SYSTEM["config"]["eos"]
+    tokens = torch.tensor([[*row, end] for row in rows])
+    return tokens, torch.full((len(rows),), tokens.shape[1])
+
+
+@torch.inference_mode()
+def translate(batch: list[list[int]], beam: int, length: int) -> list[list[int]]:
+    """Greedy, with the end barred, so that every system writes as many words."""
+    assert beam == 1
+    model, config = SYSTEM["model"], SYSTEM["config"]
+    step, state = model.start(model.encode(*sources(batch)))
+    words, chosen = torch.full((len(batch),), config["pad"]), []
+    for _ in range(length):
+        logits, _, state = step(words, state)
+        logits[:, config["eos"]] = logits[:, config["pad"]] = float("-inf")
+        words = logits.argmax(dim=1)
+        chosen.append(words)
+    return torch.stack(chosen, dim=1).tolist()
+
+
+def train_step(batch: dict) -> float:
+    """As training/loop.py does an update: backward, clip, step."""
+    config = SYSTEM["config"]
+    source, lengths = sources(batch["src"])
+    output, _ = sources(batch["tgt"])
+    words = torch.cat([torch.full((len(output), 1), config["pad"]), output[:, :-1]], dim=1)
+    tokens = output.numel()
+    # end is token 0 here and our padding too: shift the labels' meaning by ignoring nothing (all rows are full)
+    loss = SYSTEM["objective"](Examples(source, lengths, words, torch.where(output == 0, 1, output))) / tokens
+    loss.backward()
+    torch.nn.utils.clip_grad_norm_(SYSTEM["model"].parameters(), 1.0)
+    SYSTEM["optimizer"].step()
+    SYSTEM["optimizer"].zero_grad(set_to_none=True)
+    return loss.item()

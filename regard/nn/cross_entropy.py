@@ -1,0 +1,71 @@
+"""Cross-entropy of a linear output layer, in chunks of rows: the logits of all positions never exist together."""
+
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from regard.nn.product import product
+
+CHUNK = {"cpu": 1 << 21, "cuda": 1 << 27}  # logits at a time: what stays in a CPU's cache; what fills a GPU
+
+
+class _LinearCrossEntropy(torch.autograd.Function):
+    """Loss and gradients of a chunk are taken while its logits are there; backward only scales them."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, inputs: Tensor, weight: Tensor, bias: Tensor, target: Tensor, smoothing: float, learn: bool
+    ) -> Tensor:
+        total = torch.zeros((), dtype=torch.float32, device=inputs.device)
+        gradients = [torch.zeros_like(tensor) for tensor in (inputs, weight, bias)] if learn else []
+        rows = max(1, CHUNK.get(inputs.device.type, 1 << 21) // len(weight))
+        for begin in range(0, len(inputs), rows):
+            part = slice(begin, begin + rows)
+            logits = product(inputs[part], weight, bias).float()
+            loss, slope = chunk_loss(logits, target[part], smoothing)
+            total += loss
+            if learn:
+                slope = slope.to(inputs.dtype)
+                gradients[0][part] = product(slope, weight.T)
+                gradients[1].addmm_(slope.T, inputs[part])
+                gradients[2] += slope.sum(dim=0)
+        ctx.save_for_backward(*gradients)
+        return total
+
+    @staticmethod
+    def backward(ctx: Any, *outer: Tensor) -> tuple[Tensor | None, ...]:
+        (scale,) = outer
+        return *(gradient * scale for gradient in ctx.saved_tensors), None, None, None
+
+
+def chunk_loss(
+    logits: Float[Tensor, "rows vocabulary"], target: Int[Tensor, "rows"], smoothing: float
+) -> tuple[Float[Tensor, ""], Float[Tensor, "rows vocabulary"]]:
+    """-Σ q log p, with q = (1 - ε) [the truth] + ε / V, and its slope p - q, made in the place of the logits."""
+    log_probs = logits - logits.logsumexp(dim=1, keepdim=True)
+    rows = torch.arange(len(target), device=target.device)
+    each = smoothing / logits.shape[1]
+    loss = -(1 - smoothing) * log_probs[rows, target].sum() - (each * log_probs.sum() if smoothing else 0.0)
+    slope = log_probs.exp_().sub_(each) if smoothing else log_probs.exp_()
+    slope[rows, target] -= 1 - smoothing
+    return loss, slope
+
+
+def linear_cross_entropy(
+    outputs: Float[Tensor, "batch target size"],
+    layer: nn.Linear,
+    target: Int[Tensor, "batch target"],
+    ignore: int,
+    label_smoothing: float = 0.0,
+) -> Float[Tensor, ""]:
+    """Σ -log p(target) over all positions but the ignored ones, for which nothing at all is computed."""
+    wanted = target != ignore
+    inputs, weight, bias = outputs[wanted], layer.weight, layer.bias
+    if torch.is_autocast_enabled(outputs.device.type):
+        kind = torch.get_autocast_dtype(outputs.device.type)
+        inputs, weight, bias = inputs.to(kind), weight.to(kind), bias.to(kind)
+    learn = torch.is_grad_enabled() and (inputs.requires_grad or weight.requires_grad)
+    loss: Tensor = _LinearCrossEntropy.apply(inputs, weight, bias, target[wanted], label_smoothing, learn)  # type: ignore[no-untyped-call]
+    return loss
