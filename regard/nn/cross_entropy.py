@@ -43,12 +43,18 @@ class _LinearCrossEntropy(torch.autograd.Function):
 def chunk_loss(
     logits: Float[Tensor, "rows vocabulary"], target: Int[Tensor, "rows"], smoothing: float
 ) -> tuple[Float[Tensor, ""], Float[Tensor, "rows vocabulary"]]:
-    """-Σ q log p, with q = (1 - ε) [the truth] + ε / V, and its slope p - q, made in the place of the logits."""
-    log_probs = logits - logits.logsumexp(dim=1, keepdim=True)
-    rows = torch.arange(len(target), device=target.device)
-    each = smoothing / logits.shape[1]
-    loss = -(1 - smoothing) * log_probs[rows, target].sum() - (each * log_probs.sum() if smoothing else 0.0)
-    slope = log_probs.exp_().sub_(each) if smoothing else log_probs.exp_()
+    """-Σ q log p, with q = (1 - ε) [the truth] + ε / V, and its slope p - q.
+
+    log Σ e^l comes from the likeliest word, max l - log p: its probability is at least 1 / V and so never lost.
+    """
+    rows, each = torch.arange(len(target), device=target.device), smoothing / logits.shape[1]
+    slope = logits.softmax(dim=1)
+    best, place = logits.max(dim=1)
+    log_sum = best - slope[rows, place].log()
+    loss = ((1 - smoothing) * (log_sum - logits[rows, target])).sum()
+    if smoothing:
+        loss = loss + smoothing * log_sum.sum() - each * logits.sum()
+        slope -= each
     slope[rows, target] -= 1 - smoothing
     return loss, slope
 
@@ -62,7 +68,9 @@ def linear_cross_entropy(
 ) -> Float[Tensor, ""]:
     """Σ -log p(target) over all positions but the ignored ones, for which nothing at all is computed."""
     wanted = target != ignore
-    inputs, weight, bias = outputs[wanted], layer.weight, layer.bias
+    inputs: Tensor = outputs[wanted]
+    weight: Tensor = layer.weight
+    bias: Tensor = layer.bias
     if torch.is_autocast_enabled(outputs.device.type):
         kind = torch.get_autocast_dtype(outputs.device.type)
         inputs, weight, bias = inputs.to(kind), weight.to(kind), bias.to(kind)

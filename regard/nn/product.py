@@ -6,7 +6,7 @@ from torch import Tensor
 from torch.nn import functional
 
 WORTH_IT = 1 << 16  # numbers in W; below this the two libraries take the same time (benchmarks/products.py)
-ONE_DNN: bool = torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
+ONE_DNN = torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")  # type: ignore[no-untyped-call]
 
 
 def product(
@@ -22,4 +22,6 @@ def product(
 
 def one_dnn_applies(inputs: Tensor, weight: Tensor) -> bool:
     plain = inputs.device.type == "cpu" and inputs.dtype == weight.dtype == torch.float32
-    return ONE_DNN and plain and weight.numel() >= WORTH_IT and inputs.numel() > 0 and not torch.is_autocast_enabled("cpu")
+    return (
+        bool(ONE_DNN) and plain and weight.numel() >= WORTH_IT and inputs.numel() > 0 and not torch.is_autocast_enabled("cpu")
+    )

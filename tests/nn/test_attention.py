@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from regard.nn.attention import SCORES, attend
+from regard.nn.attention import SCORES, attend, mix
 from regard.nn.attention.additive import additive, bind_additive
 
 SIZE = 6
@@ -94,11 +94,15 @@ def test_dot_products_of_different_sizes_are_refused(name):
 
 @pytest.mark.parametrize(("batch", "target", "source"), [(1, 1, 1), (2, 3, 17), (3, 33, 2)])
 def test_additive_without_a_tanh_equals_additive(batch, target, source):
-    query, keys, energy = (torch.randn(*size, dtype=torch.float64, requires_grad=True) for size in ((batch, target, 5), (batch, source, 5), (5,)))
+    query, keys, energy = (
+        torch.randn(*size, dtype=torch.float64, requires_grad=True) for size in ((batch, target, 5), (batch, source, 5), (5,))
+    )
     noise = torch.randn(batch, target, source, dtype=torch.float64)
     plain, ours = additive(query, keys, energy), bind_additive(keys, energy)(query)
     torch.testing.assert_close(ours, plain)
-    for one, other in zip(*(torch.autograd.grad((way * noise).sum(), [query, keys, energy]) for way in (ours, plain)), strict=True):
+    for one, other in zip(
+        *(torch.autograd.grad((way * noise).sum(), [query, keys, energy]) for way in (ours, plain)), strict=True
+    ):
         torch.testing.assert_close(one, other)
 
 
@@ -108,7 +112,9 @@ def test_additive_used_at_many_steps_adds_its_gradients_up():
     bound = bind_additive(keys, energy)
     ours = torch.cat([bound(query).tanh() for query in queries], dim=1)
     plain = torch.cat([additive(query, keys, energy).tanh() for query in queries], dim=1)
-    for one, other in zip(*(torch.autograd.grad(way.square().sum(), [keys, energy, *queries]) for way in (ours, plain)), strict=True):
+    for one, other in zip(
+        *(torch.autograd.grad(way.square().sum(), [keys, energy, *queries]) for way in (ours, plain)), strict=True
+    ):
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
 
 
@@ -132,3 +138,12 @@ def test_additive_saves_nothing_of_target_times_source_times_size():
     with torch.autograd.graph.saved_tensors_hooks(lambda tensor: sizes.append(tensor.numel()) or tensor, lambda tensor: tensor):
         bind_additive(keys, energy)(query)
     assert max(sizes) < 2 * 7 * 9 * 5
+
+
+def test_values_read_at_many_steps_add_their_gradients_up():
+    values = torch.randn(2, 4, 3, dtype=torch.float64, requires_grad=True)
+    steps = [torch.rand(2, n, 4, dtype=torch.float64, requires_grad=True) for n in (1, 1, 2)]
+    read = mix(values)
+    ours, plain = (torch.cat([way(step).tanh() for step in steps], dim=1) for way in (read, lambda step: step @ values))
+    for one, other in zip(*(torch.autograd.grad(way.square().sum(), [values, *steps]) for way in (ours, plain)), strict=True):
+        torch.testing.assert_close(one, other)

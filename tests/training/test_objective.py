@@ -8,7 +8,6 @@ from tiny import FEW, tiny
 
 from regard.training.objective import Examples, Objective
 
-
 EXAMPLES = Examples(
     torch.tensor([[4, 5, 3], [6, 3, 0]]),
     torch.tensor([3, 2]),

@@ -108,7 +108,7 @@ def test_a_second_start_is_refused_and_resuming_a_finished_run_changes_nothing(f
 
 def test_more_updates_may_follow_but_another_model_may_not(finished, tmp_path):
     directory = shutil.copytree(finished, tmp_path / "run")
-    with pytest.raises(UserError, match="began with model.decoder.hidden_size=16, not 24"):
+    with pytest.raises(UserError, match=r"began with model\.decoder\.hidden_size=16, not 24"):
         run.train(small_recipe(30, "model.decoder.hidden_size=24"), directory, resume=True, talk=False)
     run.train(small_recipe(34), directory, resume=True, talk=False)
     assert read_journal(directory / "journal.jsonl")[-1]["step"] == 34

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from regard.data.tokenizers import PAD
 from regard.models.decoders.context import CONTEXTS, Parts, RecurrentState
 from regard.models.interface import Decoder, Memory, Step, Steps
-from regard.nn.attention import SCORES, attend
+from regard.nn.attention import SCORES, attend, mix, normalise
 from regard.nn.cells import CELLS, Cell, CellList, CellState
 from regard.nn.cross_entropy import linear_cross_entropy
 from regard.nn.scan import scan
@@ -86,12 +86,13 @@ class RecurrentDecoder(Decoder):
     def bind(self, memory: Memory) -> Parts:
         """The decoder's pieces as functions for one pass over a target."""
         score = None if self.score is None or memory.keys is None else self.score.bind(memory.keys)
+        read, visible = mix(memory.states), memory.visible[:, None]
 
         def look(query: Float[Tensor, "rows query"]) -> tuple[Tensor, Tensor]:
             assert score is not None
             queries = query.view(len(memory.states), -1, query.shape[-1])  # a sentence's hypotheses share its memory
-            context, weights = attend(score(queries), memory.states, memory.visible[:, None])
-            return context.flatten(0, 1), weights.flatten(0, 1)
+            weights = normalise(score(queries), visible)
+            return read(weights).flatten(0, 1), weights.flatten(0, 1)
 
         join = shared(self.join)
         return Parts(

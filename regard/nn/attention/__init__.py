@@ -1,6 +1,6 @@
 """The attention family: score x scope x selection."""
 
-from regard.nn.attention.attend import attend, normalise
+from regard.nn.attention.attend import attend, mix, normalise
 from regard.nn.attention.scores import SCORES, Score
 
-__all__ = ["SCORES", "Score", "attend", "normalise"]
+__all__ = ["SCORES", "Score", "attend", "mix", "normalise"]

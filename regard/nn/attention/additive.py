@@ -92,4 +92,4 @@ def bind_additive(
         return lambda query: additive(query, keys, energy)
     sums = Sums()
     raised, tied = _Tie.apply(keys, energy, sums)  # type: ignore[no-untyped-call]
-    return lambda query: _Use.apply(query, raised, tied, sums)  # type: ignore[no-untyped-call, no-any-return]
+    return lambda query: _Use.apply(query, raised, tied, sums)  # type: ignore[no-untyped-call]

@@ -1,5 +1,8 @@
 """Scores -> weights -> context. The only place that masks and normalises."""
 
+from collections.abc import Callable
+from typing import Any
+
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
@@ -14,9 +17,50 @@ def normalise(scores: Weights, visible: Bool[Tensor, "batch #target source"]) ->
     return scores.masked_fill(hidden, lowest).softmax(dim=-1).masked_fill(hidden, 0.0)
 
 
+def mix(values: Float[Tensor, "batch source value"]) -> Callable[[Weights], Float[Tensor, "batch target value"]]:
+    """Σ_j α_ij v_j of these values as a function for one pass over a target: dV is one product over all steps."""
+    if not (torch.is_grad_enabled() and values.requires_grad):
+        return lambda weights: weights.to(values.dtype) @ values
+    record: list[tuple[Tensor, Tensor]] = []
+    tied: Tensor = _Tie.apply(values, record)  # type: ignore[no-untyped-call]
+    return lambda weights: _Use.apply(weights.to(values.dtype), tied, record)  # type: ignore[no-untyped-call]
+
+
+class _Tie(torch.autograd.Function):
+    """The identity on V; backward runs after every use has: dV = Σ_i α_i ⊗ g_i."""
+
+    @staticmethod
+    def forward(ctx: Any, values: Tensor, record: list[tuple[Tensor, Tensor]]) -> Tensor:
+        ctx.record = record
+        ctx.set_materialize_grads(False)
+        return values.view_as(values)
+
+    @staticmethod
+    def backward(ctx: Any, *_: Any) -> tuple[Tensor | None, None]:
+        if not ctx.record:
+            return None, None
+        weights, gradients = (torch.cat(side, dim=1) for side in zip(*ctx.record, strict=True))
+        ctx.record.clear()
+        return weights.transpose(1, 2) @ gradients, None
+
+
+class _Use(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, weights: Tensor, values: Tensor, record: list[tuple[Tensor, Tensor]]) -> Tensor:
+        ctx.save_for_backward(weights, values)
+        ctx.record = record
+        return weights @ values
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
+        (gradient,), (weights, values) = gradients, ctx.saved_tensors
+        ctx.record.append((weights, gradient))
+        return gradient @ values.transpose(1, 2), None, None
+
+
 def attend(
     scores: Weights, values: Float[Tensor, "batch source value"], visible: Bool[Tensor, "batch #target source"]
 ) -> tuple[Float[Tensor, "batch target value"], Weights]:
     """c_i = Σ_j α_ij v_j, and the α themselves."""
     weights = normalise(scores, visible)
-    return weights.to(values.dtype) @ values, weights
+    return mix(values)(weights), weights
