@@ -24,7 +24,8 @@ from regard.recipe import Recipe, override, parse, read_values
 torch.set_num_threads(1)
 SMALL = [
     "data.corpus.size=300", "data.batch_tokens=256", "training.save_every=2", "training.log_every=3",
-    "training.validate_every=20", "training.average=2", "model.encoder.hidden_size=12", "model.decoder.hidden_size=16", "model.decoder.attention.size=8",
+    "training.validate_every=20", "training.average=2", "model.encoder.hidden_size=12", "model.decoder.hidden_size=16",
+    "model.decoder.attention.size=8",
 ]  # fmt: skip
 
 

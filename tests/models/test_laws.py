@@ -144,3 +144,21 @@ def test_the_two_directional_encoder_is_torch_nn_on_packed_sequences(cell):
 def test_tied_weights_are_one_tensor():
     model = tiny({**FEW["gru-additive-into_cell"], "tied": True})
     assert model.decoder.output.weight is model.decoder.embed.weight
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", SETTINGS)
+def test_a_gpu_computes_what_a_cpu_computes(name):
+    """Values and gradients, through cuDNN and the loops; float32 sums in another order."""
+    here, there = tiny(SETTINGS[name]), tiny(SETTINGS[name])
+    there.load_state_dict(here.state_dict())
+    there = there.cuda()
+    for model, device in ((here, "cpu"), (there, "cuda")):
+        steps = model.train().decode(SOURCE.to(device), LENGTHS.to(device), TARGET.to(device))
+        model.decoder.loss(steps.outputs, TARGET.to(device), 0.1).backward()
+    for (name, ours), theirs in zip(here.named_parameters(), there.parameters(), strict=True):
+        torch.testing.assert_close(
+            theirs.grad.cpu(), ours.grad, rtol=1e-3, atol=1e-4, msg=lambda text, name=name: f"{name}: {text}"
+        )
+    logits, _ = stepped(there.eval(), SOURCE.cuda(), LENGTHS.cuda(), TARGET.cuda())
+    torch.testing.assert_close(logits.cpu(), stepped(here.eval(), SOURCE, LENGTHS, TARGET)[0], rtol=1e-3, atol=1e-4)
