@@ -1,15 +1,49 @@
 PYTHON ?= python3.11
 BIN := .venv/bin
 STAMP := .venv/installed
+RUN := runs/demo
+PYTEST := $(BIN)/python -m pytest -n 2
 
-.PHONY: install demo test test-slow check bench clean
+.PHONY: install demo test test-slow test-gpu check bench clean
 
 install: $(STAMP)
 
 # torch first, by its pin and through pip: a bare `torch` would pull gigabytes of CUDA
 $(STAMP): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --constraint constraints.txt torch
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[figures,tensorboard,test]"
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt torch
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[figures,tensorboard,test]"
 	touch $(STAMP)
 
+# train on generated Latin, score the three test sets, show where the model looked
+demo: $(STAMP)
+	rm -rf $(RUN)
+	$(BIN)/regard train demo --run $(RUN)
+	$(BIN)/regard evaluate $(RUN)
+	$(BIN)/regard look $(RUN) "Caecilius est in horto , quod servi in atrio laborant ." --png $(RUN)/attention.png
+
+test: $(STAMP)
+	$(PYTEST) -m "not slow and not gpu"
+
+test-slow: $(STAMP)
+	$(PYTEST) -m slow
+
+test-gpu: $(STAMP)
+	$(BIN)/python -m pytest -m gpu
+
+check: $(STAMP)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(MAKE) test
+
+# prints JSON rows; data.py and recipes on real data want REGARD_DATA, the folder of data sets
+bench: $(STAMP)
+	$(BIN)/python benchmarks/products.py
+	$(BIN)/python benchmarks/scores.py
+	$(BIN)/python benchmarks/kills.py
+	$(BIN)/python benchmarks/data.py
+
+clean:
+	rm -rf runs .pytest_cache .mypy_cache .ruff_cache

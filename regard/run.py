@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import torch
+from torch import nn
 
 from regard.corpora import CORPORA
 from regard.corpora.corpus import write
@@ -28,7 +29,7 @@ from regard.recipe import Corpus, Data, Pairs, Recipe, choose, read, to_yaml
 from regard.training.checkpoint import mean_weights
 from regard.training.display import Display
 from regard.training.distributed import Group, group
-from regard.training.loop import Trainer, make_deterministic
+from regard.training.loop import HIGHER_IS_BETTER, Trainer, make_deterministic
 
 Say = Callable[[str], None]
 
@@ -184,18 +185,34 @@ def fit(recipe: Recipe, directory: Path, prepared: Prepared, processes: Group, t
     trainer = Trainer(model, prepared.store, prepared.plan, recipe.training, directory, processes, validate)
     ending = trainer.run(talk)
     if ending.signal is None and processes.first:
-        finish(recipe, directory, prepared, ending.progress.best)
-        say(f"the model is in {directory / 'model'}")
+        steps = choose_weights(recipe, directory, model, validate, ending.progress.best)
+        finish(recipe, directory, prepared, steps)
+        say(f"the model is in {directory / 'model'} (mean of {len(steps)} checkpoints)")
     elif ending.signal is not None:
         say(f"stopped at step {ending.progress.step}; continue with `regard train --run {directory} --resume`")
     return ending.signal
 
 
+def choose_weights(
+    recipe: Recipe, directory: Path, model: nn.Module, validate: Callable[[], dict[str, float]], best: list[tuple[float, int]]
+) -> list[tuple[float, int]]:
+    """The best checkpoints if their mean validates better than the best alone, which is not so while they are far apart."""
+    if len(best) == 1:
+        return best
+    model.load_state_dict(mean_weights(weights_of(directory, best)))
+    by = recipe.training.validate_by
+    score = validate()[by] * HIGHER_IS_BETTER[by]
+    return best if score >= best[0][0] else best[:1]
+
+
+def weights_of(directory: Path, best: list[tuple[float, int]]) -> list[Path]:
+    return [directory / "best" / f"step-{step:09d}" for _, step in best]
+
+
 def finish(recipe: Recipe, directory: Path, prepared: Prepared, best: list[tuple[float, int]]) -> None:
-    """The mean of the best checkpoints becomes the model."""
-    weights = mean_weights(directory / "best" / f"step-{step:09d}" for _, step in best)
-    card = model_card(recipe, best)
-    save_model(directory / "model", weights, recipe, prepared.source, prepared.target, card)
+    """The mean of these checkpoints becomes the model."""
+    weights = mean_weights(weights_of(directory, best))
+    save_model(directory / "model", weights, recipe, prepared.source, prepared.target, model_card(recipe, best))
 
 
 def model_card(recipe: Recipe, best: list[tuple[float, int]]) -> str:

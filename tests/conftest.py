@@ -18,3 +18,4 @@ def pytest_collection_modifyitems(items):
 @pytest.fixture(autouse=True)
 def same_numbers_every_run():
     torch.manual_seed(0)
+    torch.backends.cudnn.allow_tf32 = False  # as regard.models.device.choose_device does

@@ -1,6 +1,6 @@
 """The command line: one thin file for each verb. torch is imported only by the verbs that need it, when they run."""
 
-import os
+import io
 import sys
 from typing import Annotated
 
@@ -22,10 +22,11 @@ for verb in (train.train, generate.generate, evaluate.evaluate, look.look, recip
     app.command()(verb)
 
 
-def show_version(wanted: bool) -> None:
+def show_version(wanted: bool) -> bool:
     if wanted:
         typer.echo(f"regard {__version__}")
         raise typer.Exit
+    return wanted
 
 
 @app.callback()
@@ -39,16 +40,19 @@ def options(
 
 
 def main() -> None:
-    """Run a verb. Errors of users: one message, exit code 2. Ctrl-C: 130. A reader that went away: silence."""
+    """Run a verb. Errors of users: one message, exit code 2. Typer turns Ctrl-C to 130 and is quiet when a reader goes away."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(encoding="utf-8")  # whatever the locale says: text files are UTF-8 here
     try:
         app()
     except (UserError, OSError) as error:
         if "--debug" in sys.argv:
             raise
-        if isinstance(error, BrokenPipeError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains once more at its end
-            sys.exit(141)
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {tell(error)}", file=sys.stderr)
         sys.exit(2)
-    except KeyboardInterrupt:
-        sys.exit(130)
+
+
+def tell(error: Exception) -> str:
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{error.filename}: {error.strerror}"
+    return str(error)

@@ -1,7 +1,6 @@
 """`regard evaluate`"""
 
 import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,13 +18,15 @@ def evaluate(
     alignment: Annotated[Path | None, typer.Option(help="Gold word alignments, for the alignment error rate.")] = None,
     beam: Annotated[int | None, typer.Option(min=1, help="Hypotheses kept at each step; 1 is greedy.")] = None,
     lengths: Annotated[bool, typer.Option("--by-length", help="BLEU also by the length of the source.")] = False,
-    output: Annotated[Path | None, typer.Option(help="Write the outputs to this file.")] = None,
+    output: Annotated[Path | None, typer.Option(help="Write the outputs here; of several test sets, to FILE.NAME.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of a table.")] = False,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
 ) -> None:
     """Score a model on test sets: BLEU and chrF with their signatures, exact match, perplexity, alignment error."""
+    from regard.cli.generate import one_line
     from regard.data.links import read_links
     from regard.decoding.trained import load
+    from regard.errors import UserError
     from regard.evaluation.evaluate import by_length, read_test
     from regard.evaluation.evaluate import evaluate as measure
     from regard.recipe import Pairs, parse
@@ -33,7 +34,9 @@ def evaluate(
 
     given = {"source": source, "target": target, "pairs": pairs, "alignment": alignment}
     files = {name: str(path) for name, path in given.items() if path is not None}
-    sets = {"test": parse(Pairs, files)} if files.keys() - {"alignment"} else test_sets(run)
+    if files.keys() == {"alignment"}:
+        raise UserError("--alignment goes with --source and --target; the recipe's test sets name their own")
+    sets = {"test": parse(Pairs, files)} if files else test_sets(run)
     trained = load(run, device)
     results: dict[str, Any] = {}
     for name, one in sets.items():
@@ -44,12 +47,12 @@ def evaluate(
         results[name] |= {"signatures": [score.signature for score in scores if score.signature]}
         results[name] |= {"by_length": [[label, count, score.value] for label, count, score in groups]} if lengths else {}
         if output is not None:
-            output.write_text("".join(f"{text}\n" for text in outputs), encoding="utf-8")
+            path = output if len(sets) == 1 else output.with_name(f"{output.name}.{name}")
+            path.write_text("".join(f"{one_line(text)}\n" for text in outputs), encoding="utf-8")
         if not as_json:
             show(name, len(rows), scores, groups)
     if as_json:
-        json.dump(results, sys.stdout, indent=1)
-        sys.stdout.write("\n")
+        typer.echo(json.dumps(results, indent=1))
 
 
 def show(name: str, rows: int, scores: list["Score"], groups: list[tuple[str, int, "Score"]]) -> None:

@@ -1,9 +1,10 @@
 """`regard generate`"""
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -26,27 +27,31 @@ def generate(
 ) -> None:
     """Read lines from standard input, write one line for each to standard output, in order."""
     from regard.decoding.trained import load
+    from regard.errors import UserError
 
     trained = load(run, device)
+    if alignments is not None and not trained.has_attention:
+        raise UserError(f"{run}: this model has no attention, so there is nothing to align by")
     beam = max(beam or trained.decoding.beam, n_best or 1)
-    links = alignments.open("w", encoding="utf-8") if alignments else None
     number = 0
-    for lines in blocks(sys.stdin.buffer, 1 if unbuffered else BLOCK):
-        found = trained.search(lines, beam=beam, length_penalty=length_penalty)
-        for hypotheses in found:
-            write(sys.stdout, number, hypotheses, n_best, scores)
-            number += 1
-        sys.stdout.flush()
-        if links is not None:
-            write_links(links, trained, lines, found)
-    if links is not None:
-        links.close()
+    with alignments.open("w", encoding="utf-8") if alignments is not None else nullcontext() as links:
+        for lines in blocks(sys.stdin.buffer, 1 if unbuffered else BLOCK):
+            found = trained.search(lines, beam=beam, length_penalty=length_penalty)
+            for hypotheses in found:
+                sys.stdout.write(answer(number, hypotheses, n_best, scores))
+                number += 1
+            sys.stdout.flush()
+            if links is not None:
+                links.writelines(aligned(trained, lines, found))
 
 
-def blocks(stream: IO[bytes], size: int) -> Iterator[list[str]]:
+def blocks(stream: Iterable[bytes], size: int) -> Iterator[list[str]]:
     """Lines end at \\n and nowhere else; bytes that are no UTF-8 become U+FFFD, so that no line is lost."""
+    from regard.data.lines import BYTE_ORDER_MARK
+
     block: list[str] = []
-    for raw in stream:
+    for number, raw in enumerate(stream):
+        raw = raw.removeprefix(BYTE_ORDER_MARK) if number == 0 else raw
         block.append(raw.rstrip(b"\n").decode("utf-8", errors="replace").rstrip("\r"))
         if len(block) == size:
             yield block
@@ -55,22 +60,21 @@ def blocks(stream: IO[bytes], size: int) -> Iterator[list[str]]:
         yield block
 
 
-def write(out: IO[str], number: int, hypotheses: Sequence["Hypothesis"], n_best: int | None, scores: bool) -> None:
+def answer(number: int, hypotheses: Sequence["Hypothesis"], n_best: int | None, scores: bool) -> str:
+    """What is printed for one line. An empty line has no hypotheses: its output is empty, and certain."""
+    rows = [(one_line(one.text), one.score) for one in hypotheses] or [("", 0.0)]
     if n_best is not None:
-        for one in hypotheses[:n_best] or []:
-            out.write(f"{number} ||| {one_line(one.text)} ||| {one.score:.6f}\n")
-        return
-    text, score = (one_line(hypotheses[0].text), hypotheses[0].score) if hypotheses else ("", 0.0)
-    out.write(f"{score:.6f}\t{text}\n" if scores else f"{text}\n")
+        return "".join(f"{number} ||| {text} ||| {score:.6f}\n" for text, score in rows[:n_best])
+    text, score = rows[0]
+    return f"{score:.6f}\t{text}\n" if scores else f"{text}\n"
 
 
 def one_line(text: str) -> str:
     return text.replace("\n", " ").replace("\r", " ").encode("utf-8", errors="replace").decode("utf-8")
 
 
-def write_links(out: IO[str], trained: "Trained", lines: list[str], found: Sequence[Sequence["Hypothesis"]]) -> None:
+def aligned(trained: "Trained", lines: list[str], found: Sequence[Sequence["Hypothesis"]]) -> Iterator[str]:
     from regard.data.links import format_links
 
     pairs = [(line, hypotheses[0].text if hypotheses else "") for line, hypotheses in zip(lines, found, strict=True)]
-    for alignment in trained.align(pairs):
-        out.write(format_links(alignment.links) + "\n")
+    return (format_links(alignment.links) + "\n" for alignment in trained.align(pairs))

@@ -62,6 +62,8 @@ def build_recipe(
         values = read_values(run / "recipe.yaml")
     elif files:
         values = sensible(files)
+    elif resume:
+        raise UserError(f"{run}: no run to continue (no recipe.yaml)" if run else "continue which run? --run DIR --resume")
     else:
         raise UserError("name a recipe (`regard recipes` lists them), or give --source and --target")
     return parse(Recipe, override(with_files(values, files, valid), overrides))

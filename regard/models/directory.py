@@ -1,4 +1,4 @@
-"""A model on disk: self-contained, no code, no pickle. What it holds is safetensors, JSON, YAML and the tokenizers."""
+"""A model on disk: self-contained, and nothing in it is code. It holds safetensors, JSON, YAML and the tokenizers."""
 
 import json
 from pathlib import Path

@@ -13,6 +13,7 @@ from small import digests, small_recipe, torment
 import regard
 from regard import run
 from regard.errors import UserError
+from regard.evaluation.metrics import Score
 from regard.training import loop
 from regard.training.journal import read_journal
 
@@ -188,22 +189,26 @@ def test_early_stopping_and_plateau(tmp_path, monkeypatch):
     rows = read_journal(tmp_path / "run" / "journal.jsonl")
     assert [row["step"] for row in rows if "valid_bleu" in row] == [2, 4, 6, 8, 10, 12]  # 4 without a better score
     rates = {row["step"]: row["lr"] for row in rows if "lr" in row}
-    # 2 of 100 warm-up steps, ...; halved once after the second validation without a better score
-    assert rates[8] == pytest.approx(0.003 * 8 / 100)
-    assert rates[10] == pytest.approx(0.003 * 10 / 100 / 2)
+    peak, warmup = recipe.training.learning_rate, recipe.training.warmup
+    assert rates[8] == pytest.approx(peak * 8 / warmup)
+    assert rates[10] == pytest.approx(peak * 10 / warmup / 2)  # halved after two validations without a better score
     kept = sorted(path.name for path in (tmp_path / "run" / "best").glob("step-*"))
     assert kept == ["step-000000004", "step-000000006"]  # the best two; of equals the first
     progress = json.loads((max((tmp_path / "run" / "checkpoints").glob("step-*")) / "progress.json").read_text())
     assert progress["finished"]
 
 
-def test_the_model_is_the_mean_of_the_best_checkpoints(finished):
+@pytest.mark.parametrize("better", [True, False])
+def test_the_model_is_the_mean_of_the_best_checkpoints_if_that_is_better(tmp_path, monkeypatch, better):
+    """Two validations in training, a third of the mean."""
     from safetensors.torch import load_file
 
-    parts = [load_file(path / "model.safetensors") for path in (finished / "best").glob("step-*")]
-    assert len(parts) == 2
-    for name, tensor in load_file(finished / "model" / "model.safetensors").items():
-        torch.testing.assert_close(tensor, (parts[0][name] + parts[1][name]) / 2)
+    scores = iter([1.0, 2.0, 3.0 if better else 1.5])
+    monkeypatch.setattr("regard.run.METRICS", {"bleu": lambda *_: Score("BLEU", next(scores), "")})
+    run.train(small_recipe(6, "training.validate_every=3"), tmp_path, talk=False)
+    first, last = (load_file(tmp_path / "best" / f"step-00000000{step}" / "model.safetensors") for step in (3, 6))
+    for name, tensor in load_file(tmp_path / "model" / "model.safetensors").items():
+        torch.testing.assert_close(tensor, (first[name] + last[name]) / 2 if better else last[name])
 
 
 def test_bfloat16_and_scheduled_sampling_train(tmp_path):

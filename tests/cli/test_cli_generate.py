@@ -1,0 +1,149 @@
+"""`regard generate` is a filter: a line in, a line out, in order, whatever the line holds."""
+
+import io
+import re
+import signal
+
+import pytest
+from calling import regard, start
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as some
+
+from regard.cli.generate import BLOCK, answer, blocks
+from regard.decoding.hypothesis import Hypothesis
+
+PLAIN = [b"amicus bellum canis", b"liber", b"insula hortus domus domus", "fīnis equus".encode()]
+ODD = {
+    "empty": b"",
+    "blank": b" \t ",
+    "long": b"amicus " * 1428,
+    "one long word": b"x" * 10_000,
+    "line separator": "amicus\u2028bellum\u0085canis\x0b\x0cdomus".encode(),
+    "combining": "a\u0301micus be\u0308\u0323llum".encode(),
+    "right to left": "\u202eשלום عليكم amicus".encode(),
+    "emoji": "👩‍👩‍👧 amicus 🏳️‍🌈".encode(),
+    "NUL": b"amicus\0bellum \0",
+    "no UTF-8": b"amicus \xff\xfe\xc3 bellum\xed\xa0\x80",
+    "carriage returns": b"\ramicus\rbellum\r\r",
+    "bars": b"amicus ||| bellum",
+}
+
+
+def filtered(run, lines, *words):
+    result = regard("generate", run, *words, stdin=b"".join(line + b"\n" for line in lines))
+    assert (result.code, result.err) == (0, "")
+    return result.lines
+
+
+def test_it_translates(trained):
+    assert filtered(trained, PLAIN) == [line.decode().upper() for line in PLAIN]
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_an_odd_line_is_one_line_and_moves_no_other(trained, name):
+    before, after = PLAIN[0], PLAIN[2]
+    lines = filtered(trained, [before, ODD[name], after])
+    assert len(lines) == 3
+    assert [lines[0], lines[2]] == filtered(trained, [before, after])
+    assert bool(lines[1]) == bool(ODD[name].strip())
+
+
+def test_the_end_of_the_input(trained):
+    assert regard("generate", trained) == (0, "", "")
+    for ending in (b"", b"\n", b"\r\n"):
+        assert regard("generate", trained, stdin=b"amicus" + ending).out == "AMICUS\n"
+    assert regard("generate", trained, stdin=b"\n\n").out == "\n\n"
+    assert regard("generate", trained, stdin=b"\xef\xbb\xbfamicus bellum\n").out == "AMICUS BELLUM\n"  # byte order mark
+
+
+def test_blocks_batches_and_order_do_not_matter(trained):
+    lines = [*PLAIN, *(line for name, line in ODD.items() if name != "long")]
+    together = filtered(trained, lines)
+    assert filtered(trained, lines, "--unbuffered") == together
+    assert filtered(trained, lines[::-1])[::-1] == together
+    many = PLAIN * (BLOCK // len(PLAIN) + 1)  # more than one block
+    assert filtered(trained, many, "--beam", "1") == [line.decode().upper() for line in many]
+
+
+@given(some.lists(some.binary(max_size=12) | some.text(max_size=12).map(lambda text: text.encode(errors="replace"))))
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_as_many_lines_come_out_as_went_in(trained, lines):
+    lines = [line.replace(b"\n", b"") for line in lines]
+    out = filtered(trained, lines, "--beam", "2")
+    assert len(out) == len(lines)
+    assert out == filtered(trained, lines, "--beam", "2", "--unbuffered")
+
+
+@given(some.binary(max_size=40), some.integers(1, 4))
+def test_blocks_lose_nothing(raw, size):
+    found = list(blocks(io.BytesIO(raw), size))
+    assert all(len(block) == size for block in found[:-1])
+    assert sum(map(len, found)) == raw.count(b"\n") + bool(raw and not raw.endswith(b"\n"))
+
+
+def test_an_output_with_line_breaks_stays_one_line():
+    found = [Hypothesis("a\nb\r\nc\ud800", [5], -1.0, -0.5)]
+    assert answer(3, found, None, False) == "a b  c?\n"
+    assert answer(3, found, None, True) == "-0.500000\ta b  c?\n"
+    assert answer(3, found, 2, False) == "3 ||| a b  c? ||| -0.500000\n"
+    assert answer(3, [], 2, False) == "3 |||  ||| 0.000000\n"
+
+
+def test_n_best_lists_are_in_the_format_of_moses_and_sorted(trained):
+    lines = [*PLAIN, b"", b"canis"]
+    rows = [row.split(" ||| ") for row in filtered(trained, lines, "--n-best", "4")]
+    assert all(len(row) == 3 for row in rows)
+    numbers = [int(row[0]) for row in rows]
+    assert numbers == sorted(numbers)
+    assert [numbers.count(number) for number in range(len(lines))] == [4, 4, 4, 4, 1, 4]
+    scored = [row.split("\t") for row in filtered(trained, lines, "--scores")]
+    for number, (score, text) in enumerate(scored):
+        mine = [row for row in rows if int(row[0]) == number]
+        assert mine[0][1:] == [text, score]
+        assert [float(row[2]) for row in mine] == sorted((float(row[2]) for row in mine), reverse=True)
+        assert len({row[1] for row in mine}) == len(mine)
+
+
+def test_more_than_the_beam_widens_it(trained):
+    assert len(filtered(trained, [b"amicus bellum"], "--n-best", "7", "--beam", "2")) == 7
+
+
+def test_alignments_are_links_between_words_of_line_and_output(trained, tmp_path):
+    lines = [*PLAIN, *ODD.values()]
+    out = filtered(trained, lines, "--alignments", tmp_path / "links")
+    links = (tmp_path / "links").read_text().split("\n")
+    assert links.pop() == ""
+    assert len(links) == len(lines)
+    for line, text, row in zip(lines, out, links, strict=True):
+        assert re.fullmatch(r"(\d+-\d+( \d+-\d+)*)?", row)
+        found = [tuple(map(int, link.split("-"))) for link in row.split()]
+        assert all(i < len(line.decode(errors="replace").split()) and j < len(text.split()) for i, j in found)
+        assert sorted({j for _, j in found}) == list(range(len(text.split())))  # each word was looked for somewhere
+    assert links[0] == "0-0 1-1 2-2"
+
+
+def test_a_reader_that_goes_away_is_no_error(trained):
+    with start("generate", trained, "--unbuffered") as process:
+        process.stdin.write(b"amicus\n")
+        process.stdin.flush()
+        assert process.stdout.readline() == b"AMICUS\n"
+        process.stdout.close()
+        _, err = process.communicate(b"amicus\n" * 3)
+        assert err == b""
+        assert process.returncode != 0
+
+
+def test_interruption(trained):
+    with start("generate", trained, "--unbuffered") as process:
+        process.stdin.write(b"amicus\n")
+        process.stdin.flush()
+        assert process.stdout.readline() == b"AMICUS\n"  # answered at once
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=30) == 130
+        assert b"Traceback" not in process.stderr.read()
+
+
+def test_text_is_utf8_whatever_the_locale(trained, monkeypatch):
+    monkeypatch.setenv("PYTHONIOENCODING", "ascii")
+    with start("generate", trained) as process:
+        assert process.communicate("fīnis\n".encode()) == ("FĪNIS\n".encode(), b"")

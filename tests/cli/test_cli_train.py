@@ -1,0 +1,90 @@
+"""`regard train` on files of one's own, with and without a recipe."""
+
+import gzip
+import json
+
+import pytest
+import yaml
+from calling import refused, regard
+from conftest import TINY
+
+import regard as package
+
+
+def files(corpus):
+    return ["--source", corpus / "train.source", "--target", corpus / "train.target"]
+
+
+def rows_of(corpus):
+    sources, targets = ((corpus / f"train.{side}").read_text("utf-8").splitlines() for side in ("source", "target"))
+    return list(zip(sources, targets, strict=True))
+
+
+def test_two_files_are_enough(corpus, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    code, out, err = regard("train", *files(corpus), *TINY, "data.held_out=30", "training.log_every=2")
+    assert (code, out) == (0, "")
+    assert "370 training pairs, 30 for validation; vocabularies of 14 and 14" in err
+    assert "step 4/4  valid  loss" in err
+    assert "the model is in runs/model/model" in err
+    assert len(package.load("runs/model").generate(["amicus", "bellum"])) == 2
+
+
+def test_quiet_says_nothing(corpus, tmp_path):
+    valid = ["--valid-source", corpus / "short.source", "--valid-target", corpus / "short.target"]
+    assert regard("train", *files(corpus), *valid, "--run", tmp_path / "run", "--quiet", *TINY) == (0, "", "")
+    resolved = yaml.safe_load((tmp_path / "run" / "recipe.yaml").read_text())
+    assert resolved["training"]["updates"] == 4
+    assert resolved["data"]["valid"]["source"] == str(corpus / "short.source")
+
+
+BAD = {5: b"\xff\n", 9: b"\n", 12: b"nul \0\n"}
+
+
+def test_bad_rows_are_counted_and_named(corpus, tmp_path):
+    lines = (corpus / "train.source").read_bytes().splitlines(keepends=True)
+    for number, line in BAD.items():
+        lines[number - 1] = line
+    (tmp_path / "s").write_bytes(b"".join([*lines, b"one too many\n"]))
+    words = ["--source", tmp_path / "s", "--target", corpus / "train.target", "--run", tmp_path / "run", *TINY]
+    assert "set data.on_bad_row=skip" in refused("train", *words)
+    code, _, err = regard("train", *words, "--run", tmp_path / "other", "data.on_bad_row=skip")
+    assert code == 0
+    report = tmp_path / "other" / "bad_rows.txt"
+    assert f"401 rows = 397 used + 4 reported in {report}" in err
+    assert [line.split(": ")[0] for line in report.read_text().splitlines()] == [
+        f"{tmp_path / 's'}:{n}" for n in (5, 9, 12, 401)
+    ]
+
+
+def tsv(rows):
+    return "".join(f"{source}\t{target}\n" for source, target in rows)
+
+
+def jsonl(rows):
+    return "".join(json.dumps({"target": target, "source": source}) + "\n" for source, target in rows)
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("write", [tsv, jsonl], ids=["tsv", "jsonl"])
+def test_pairs_in_one_file(corpus, tmp_path, write, packed):
+    file = tmp_path / f"pairs.{write.__name__}{'.gz' if packed else ''}"
+    content = write(rows_of(corpus)).encode()
+    file.write_bytes(gzip.compress(content) if packed else content)
+    code, _, err = regard("train", "--pairs", file, "--run", tmp_path / "run", *TINY, "data.held_out=30")
+    assert code == 0
+    assert "370 training pairs, 30 for validation; vocabularies of 14 and 14" in err
+
+
+def test_a_finished_run_may_go_on_without_naming_its_recipe(own):
+    assert regard("train", "--run", own, "--resume", "training.updates=122", "--quiet") == (0, "", "")
+    assert max((own / "checkpoints").glob("step-*")).name == "step-000000122"
+    assert "the run began with data.batch_tokens=400, not 100" in refused(
+        "train", "--run", own, "--resume", "data.batch_tokens=100"
+    )
+
+
+def test_a_run_is_named_after_its_recipe(corpus, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert regard("train", corpus / "capitals.yaml", "training.updates=1", "--quiet") == (0, "", "")
+    assert (tmp_path / "runs" / "capitals" / "model" / "config.json").is_file()

@@ -1,0 +1,68 @@
+"""Every bash and python block of the documents is executed, in order, in one empty folder a document."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+BLOCK = re.compile(r"^```(bash|python)\n(.*?)^```\n(<!-- not run: .+ -->)?", re.MULTILINE | re.DOTALL)
+
+
+def blocks(document):
+    return [(kind, code) for kind, code, excuse in BLOCK.findall(document.read_text(encoding="utf-8")) if not excuse]
+
+
+def run(kind, code, folder):
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "OMP_NUM_THREADS": "1"}
+    command = ["bash", "-euo", "pipefail", "-c", code] if kind == "bash" else [sys.executable, "-c", code]
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_what_a_document_shows_runs(document, tmp_path):
+    for kind, code in blocks(document):
+        done = run(kind, code, tmp_path)
+        assert done.returncode == 0, f"{document.name}:\n{code}\n{done.stdout}\n{done.stderr}"
+
+
+def test_the_readme_has_its_two_commands():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    for command in ("demo", "test"):
+        assert f"make {command}" in text
+        assert f"\n{command}: " in makefile
+
+
+def test_links_between_documents_lead_somewhere():
+    for document in [*DOCUMENTS, ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md"]:
+        for target in re.findall(r"\]\(([^)#]+?)(?:#[^)]*)?\)", document.read_text(encoding="utf-8")):
+            assert target.startswith("http") or (document.parent / target).exists(), f"{document.name} -> {target}"
+
+
+def test_the_architecture_names_every_table_and_every_room():
+    text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    tables = set()
+    for path in (ROOT / "regard").rglob("*.py"):
+        tables |= set(re.findall(r"^([A-Z]+S)(?:: dict.*)? = \{", path.read_text(encoding="utf-8"), re.MULTILINE))
+    shown = {
+        "CELLS",
+        "SCORES",
+        "CONTEXTS",
+        "ENCODERS",
+        "DECODERS",
+        "TOKENIZERS",
+        "READERS",
+        "CORPORA",
+        "SCHEDULES",
+        "METRICS",
+        "FORMATS",
+    }
+    assert shown - {"CORPORA"} <= tables | {"CORPORA"}
+    assert all(f"`{name}`" in text for name in shown)
+    rooms = [path.name for path in (ROOT / "regard").iterdir() if path.is_dir() and not path.name.startswith("__")]
+    assert all(f"  {room}/" in text for room in rooms)

@@ -1,0 +1,94 @@
+"""The typed recipe: what is refused, and with which words."""
+
+import pytest
+
+from regard.models import MODELS, configure
+from regard.models.decoders import DECODERS
+from regard.models.encoders import ENCODERS
+from regard.recipe import Recipe, RecipeError, built_in, override, parse, read, to_yaml
+
+WRONG = {
+    "training.updaets=3": "unknown key 'training.updaets'; did you mean 'updates'?",
+    "training.updates=-1": "training.updates: input should be greater than 0 (given: -1)",
+    "training.updates=many": "training.updates: input should be a valid integer",
+    "trainng.updates=3": "unknown key 'trainng'; did you mean 'training'?",
+    "data.tokenizer.kind=bep": "data.tokenizer.kind: input should be 'unigram', 'bpe'",
+    "data.train.source=a.txt": "data.train: name either `source` and `target`",
+    "data.test.news.soruce=3": "unknown key 'data.test.news.soruce'; did you mean 'source'?",
+    "updates": "'updates' is no override; write key.path=value",
+    "training.updates.more=3": "training.updates.more: 'updates' is a value, not a section",
+    "training.updates=[1": "the value is not valid YAML",
+}
+
+
+@pytest.mark.parametrize("text", WRONG)
+def test_what_is_refused_says_where_and_what_is_allowed(text):
+    with pytest.raises(RecipeError) as error:
+        parse(Recipe, override({"training": {"updates": 5}}, [text]))
+    assert WRONG[text] in str(error.value)
+
+
+WRONG_MODELS = {
+    "unknown model 'transformr'": {"kind": "transformr"},
+    "unknown key 'model.encoder.cel'; did you mean 'cell'?": {"encoder": {"cel": "gru"}},
+    "model.encoder.cell: unknown cell 'gr'; did you mean 'gru'?": {"encoder": {"cell": "gr"}},
+    "model.decoder.attention.score: unknown attention score 'addtive'; did you mean 'additive'?": {
+        "decoder": {"attention": {"score": "addtive"}}
+    },
+    "`attention: null` goes with `context: none`": {"decoder": {"context": "none"}},
+    "model.decoder.dropout: input should be less than 1": {"decoder": {"dropout": 1.5}},
+}
+
+
+@pytest.mark.parametrize("message", WRONG_MODELS)
+def test_a_wrong_model_is_refused(message):
+    with pytest.raises(RecipeError) as error:
+        configure(WRONG_MODELS[message])
+    assert message in str(error.value)
+
+
+def test_overrides_are_yaml_values():
+    values = override({"a": {"b": 1}}, ["a.b=2", "a.c=[1, x]", "a.d=true", "e.f=null", "a.g=1e-3", "a.h=text=with=signs"])
+    assert values == {"a": {"b": 2, "c": [1, "x"], "d": True, "g": 0.001, "h": "text=with=signs"}, "e": {"f": None}}
+
+
+@pytest.mark.parametrize("name", built_in())
+def test_a_resolved_recipe_reads_back_as_itself(name, tmp_path):
+    recipe = read(name)
+    (tmp_path / "recipe.yaml").write_text(to_yaml(recipe))
+    assert read(tmp_path / "recipe.yaml") == recipe
+
+
+def test_a_broken_file_is_told_by_line(tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_text("training:\n  updates: 3\n bad: [\n")
+    with pytest.raises(RecipeError, match=r"mine\.yaml:\d: not valid YAML"):
+        read(path)
+    path.write_text("- a list\n")
+    with pytest.raises(RecipeError, match="a recipe is a mapping"):
+        read(path)
+    path.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(RecipeError, match="cannot read the recipe"):
+        read(path)
+
+
+def test_unknown_recipes_get_a_hint():
+    with pytest.raises(RecipeError, match="did you mean 'bahdanau2015'"):
+        read("bahdanau2014")
+
+
+def test_a_recipe_is_frozen():
+    with pytest.raises(ValueError, match="frozen"):
+        Recipe().training.updates = 3
+
+
+def test_yaml_cannot_run_code(tmp_path):
+    (tmp_path / "evil.yaml").write_text("about: !!python/object/apply:os.system ['touch ran']\n")
+    with pytest.raises(RecipeError, match="not valid YAML"):
+        read(tmp_path / "evil.yaml")
+
+
+def test_tables_and_kinds_agree():
+    for table in (MODELS, ENCODERS, DECODERS):
+        for name, entry in table.items():
+            assert entry.Config().kind == name
