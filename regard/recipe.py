@@ -188,7 +188,8 @@ def describe(section: type[Section], problem: dict[str, Any], where: str) -> str
         return f"unknown key {key!r}; {hint(place[-1], known_keys(section, place[:-1]))}"
     message = str(problem["msg"]).removeprefix("Value error, ")
     value = problem["input"]
-    shown = f" (given: {value!r})" if isinstance(value, str | int | float) and not isinstance(value, BaseModel) else ""
+    told = not isinstance(value, str | int | float) or (isinstance(value, str) and repr(value) in message)
+    shown = "" if told else f" (given: {value!r})"
     return f"{key}: {message[0].lower()}{message[1:]}{shown}" if key else message
 
 
@@ -230,8 +231,9 @@ def read_values(name_or_path: str | Path) -> dict[str, Any]:
         try:
             return plain(path.read_text(encoding="utf-8"), str(path))
         except (OSError, UnicodeDecodeError) as error:
-            raise RecipeError(f"{path}: cannot read the recipe: {error}") from None
-    raise RecipeError(f"unknown recipe {str(name_or_path)!r}; {hint(str(name_or_path), shipped)}, or give a .yaml file")
+            reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
+            raise RecipeError(f"{path}: cannot read the recipe: {reason}") from None
+    raise RecipeError(f"unknown recipe {str(name_or_path)!r} (and no .yaml file); {hint(str(name_or_path), shipped)}")
 
 
 def plain(text: str, where: str) -> dict[str, Any]:

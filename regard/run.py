@@ -1,6 +1,7 @@
 """A run: a directory with a recipe, vocabularies, a journal, checkpoints and, at the end, a model."""
 
 import json
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from pathlib import Path
@@ -68,10 +69,12 @@ def begin(recipe: Recipe, directory: Path, resume: bool) -> Recipe:
     directory.mkdir(parents=True, exist_ok=True)
     sweep(directory)
     path = directory / "recipe.yaml"
-    if path.exists():
+    if (directory / "checkpoints").exists():
         if not resume:
             raise UserError(f"{directory}: there is a run already; continue it with --resume or take another --run")
         refuse_changes(read(path), recipe, directory)
+    else:  # it never came to a first step: what it left may come from another recipe
+        shutil.rmtree(directory / "tokenizers", ignore_errors=True)
     temporary = directory / ".tmp-recipe.yaml"
     temporary.write_text(to_yaml(recipe), encoding="utf-8")
     temporary.rename(path)
@@ -103,7 +106,9 @@ def with_corpus(recipe: Recipe, directory: Path) -> Recipe:
     if recipe.data.corpus is None:
         return recipe
     files = corpus_files(recipe.data.corpus, directory / "corpus")
-    update = {"train": files.pop("train"), "valid": files.pop("valid"), "test": files, "corpus": None}
+    train, valid = files.pop("train"), files.pop("valid")
+    given = recipe.data
+    update = {"train": train, "valid": given.valid or valid, "test": given.test or files, "corpus": None}
     return recipe.model_copy(update={"data": recipe.data.model_copy(update=update)})
 
 
@@ -165,7 +170,7 @@ def split(
     if len(store) < 2:
         raise UserError("one training row leaves none to validate on; give data.valid.source and data.valid.target")
     aside = stores.held_out(len(store), data.held_out, seed)
-    held = np.flatnonzero(aside)
+    held = np.flatnonzero(aside).tolist()
     pairs = [(source.decode(store.source(row).tolist()), target.decode(store.target(row).tolist())) for row in held]
     return np.flatnonzero(~aside), pairs
 

@@ -33,8 +33,8 @@ def look(
     found = trained.align(list(zip(texts, targets, strict=True)))
     heatmaps = [Heatmap(one.source, one.target, one.weights) for one in found]
     color = sys.stdout.isatty() and "NO_COLOR" not in os.environ
-    for heatmap in heatmaps:
-        typer.echo(terminal(heatmap, color=color))
+    for heatmap, written in zip(heatmaps, targets, strict=True):
+        typer.echo(f"{written}\n\n{terminal(heatmap, color=color)}")
     for path, write, what in ((png, write_png, heatmaps[0]), (svg, write_svg, heatmaps[0]), (html, write_html, heatmaps)):
         if path is not None:
             write(what, path)  # type: ignore[arg-type]

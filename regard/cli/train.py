@@ -47,7 +47,7 @@ def train(
 
 
 def given(**paths: Path | None) -> dict[str, str]:
-    return {name: str(path) for name, path in paths.items() if path is not None}
+    return {name: str(path.absolute()) for name, path in paths.items() if path is not None}
 
 
 def build_recipe(

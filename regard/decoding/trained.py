@@ -118,7 +118,8 @@ class Trained:
             for row, (source, target) in enumerate(zip(sources, targets, strict=True)):
                 yield self.by_words(source, target, weights[row, : len(target), : len(source)])
 
-        return self.force(pairs, read)
+        both = list(pairs)
+        return [own_words(found, pair) for found, pair in zip(self.force(both, read), both, strict=True)]
 
     def by_words(self, source: Sequence[int], target: Sequence[int], weights: np.ndarray) -> Alignment:
         merged = merge_pieces(weights, self.source.words(source), self.target.words(target))
@@ -139,6 +140,12 @@ class Trained:
             for row, result in zip(rows, read(steps, wanted, some), strict=True):
                 results[row] = result
         return results
+
+
+def own_words(found: Alignment, pair: Pair) -> Alignment:
+    """The user's own words instead of what the tokenizer made of them, where they are as many."""
+    words = [given.split() if len(given.split()) == len(side) else side for given, side in zip(pair, found[:2], strict=True)]
+    return found._replace(source=words[0], target=words[1])
 
 
 def batches(lengths: Sequence[int], budget: int, keep_empty: bool = False) -> Iterator[list[int]]:

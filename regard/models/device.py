@@ -4,8 +4,12 @@ import torch
 
 from regard.errors import UserError
 
+DEVICES = ("auto", "cpu", "cuda")
+
 
 def choose_device(name: str, local_rank: int = 0) -> torch.device:
+    if name not in DEVICES:
+        raise UserError(f"unknown device {name!r}; choose from {', '.join(DEVICES)}")
     if name == "cuda" and not torch.cuda.is_available():
         raise UserError("device 'cuda' was asked for and this machine has none; take 'auto' or 'cpu'")
     if name == "cpu" or not torch.cuda.is_available():

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file, save
 from torch import Tensor
 
 from regard.data.sealed import sealed, verify
@@ -39,7 +39,7 @@ def save_model(
     }
     with sealed(directory, {"kind": "model"}) as inside:
         (inside / "config.json").write_text(json.dumps(config, indent=1) + "\n", encoding="utf-8")
-        save_file(weights, inside / "model.safetensors")
+        (inside / "model.safetensors").write_bytes(save(weights))  # save_file would let no one else read it
         source.save(inside / "source_tokenizer")
         target.save(inside / "target_tokenizer")
         (inside / "recipe.yaml").write_text(to_yaml(recipe), encoding="utf-8")

@@ -16,7 +16,7 @@ class Display:
         self.updates, self.talk, self.console = updates, talk, Console(stderr=True)
         self.clock, self.tokens = time.monotonic(), 0
         self.writer: Any = tensorboard(events) if events is not None else None
-        self.bar = bar(self.console) if talk and sys.stderr.isatty() else None
+        self.bar = bar(self.console) if talk and updates and sys.stderr.isatty() else None
         if self.bar is not None:
             self.bar.start()
             self.task = self.bar.add_task("", total=updates, completed=step, facts="")

@@ -76,6 +76,8 @@ class Trainer:
                     self.save(progress)
                 if stop:
                     break
+            if not progress.best and not interruption:  # resumed with fewer updates than were made: judge what is there
+                self.judge(progress)
         self.close()
         return Ending(progress, self.leaving(interruption, progress))
 

@@ -100,7 +100,9 @@ def test_look_shows_all_words_of_both_sides(trained):
     assert "\x1b" not in result.out  # no colours: this is no terminal
     for word in ("AMICUS", "BELLUM", "HORTUS"):
         assert re.search(rf"^ *{word} .* -> {word.lower()}$", result.out, flags=re.MULTILINE)
-    columns = upright(result.out[: result.out.index("AMICUS")])
+    translation, picture = result.out.split("\n\n", 1)
+    assert translation == "AMICUS BELLUM HORTUS"
+    columns = upright(picture[: picture.index("AMICUS")])
     assert [column for column in columns if len(column) > 4][:3] == ["amicus", "bellum", "hortus"]
 
 

@@ -80,9 +80,8 @@ def test_the_fused_scan_equals_the_loop_in_values_and_gradients(name, batch, tim
         outputs, final = way(cell, inputs, state)
         total = (outputs * noise).sum() + sum(part.square().sum() for part in final)
         results.append([outputs, *final, *torch.autograd.grad(total, leaves)])
-    # float32 sums in another order; tf32 is off by default
-    for ours, theirs in zip(*results, strict=True):
-        torch.testing.assert_close(theirs, ours, rtol=2e-4, atol=2e-5)
+    for ours, theirs in zip(*results, strict=True):  # float32 sums in another order, over up to 33 steps
+        assert torch.linalg.vector_norm(theirs - ours) <= 1e-4 * torch.linalg.vector_norm(ours)
 
 
 @pytest.mark.parametrize("fused", [True, False])

@@ -1,11 +1,10 @@
-"""What is known to be wrong. Strict: a test here that begins to pass must move to the file it belongs to."""
+"""What was wrong once."""
 
 import os
 import pty
 import signal
 import stat
 
-import pytest
 from calling import refused, regard, start
 from conftest import TINY
 
@@ -13,7 +12,6 @@ import regard as package
 from regard.training import loop
 
 
-@pytest.mark.xfail(strict=True, reason="a run that failed before it began blocks its directory (run.begin)")
 def test_a_mended_file_can_be_tried_again(corpus, tmp_path):
     source, target = tmp_path / "s", tmp_path / "t"
     source.write_bytes(b"a\n\xff\nc\n")
@@ -25,7 +23,6 @@ def test_a_mended_file_can_be_tried_again(corpus, tmp_path):
     assert regard(*words) == (0, "", "")
 
 
-@pytest.mark.xfail(strict=True, reason="with_corpus overwrites data.valid (run.with_corpus)")
 def test_validation_files_beside_a_generated_corpus_are_used(corpus, tmp_path):
     valid = ["--valid-source", corpus / "short.source", "--valid-target", corpus / "short.target"]
     code, _, err = regard("train", "demo", "data.corpus.size=20", *valid, "--run", tmp_path / "run", *TINY)
@@ -33,7 +30,6 @@ def test_validation_files_beside_a_generated_corpus_are_used(corpus, tmp_path):
     assert "20 training pairs, 40 for validation" in err
 
 
-@pytest.mark.xfail(strict=True, reason="no checkpoint was judged, and a model without weights is written (run.finish)")
 def test_resuming_with_fewer_updates_than_were_made_leaves_a_model(corpus, tmp_path, monkeypatch):
     def update(self, progress):
         original(self, progress)
@@ -47,18 +43,15 @@ def test_resuming_with_fewer_updates_than_were_made_leaves_a_model(corpus, tmp_p
     assert len(package.load(tmp_path).generate(["amicus"])) == 1
 
 
-@pytest.mark.xfail(strict=True, reason="an unknown device is taken for auto (models.device)")
 def test_an_unknown_device_is_refused(trained):
     assert "auto" in refused("generate", trained, "--device", "gpu")
 
 
-@pytest.mark.xfail(strict=True, reason="safetensors writes 0600 whatever the umask (models.directory)")
 def test_others_may_read_a_model(trained):
     modes = {stat.S_IMODE(file.stat().st_mode) for file in (trained / "model").iterdir() if file.is_file()}
     assert len(modes) == 1
 
 
-@pytest.mark.xfail(strict=True, reason="run.train's Display(0, 0, ...) starts a second bar and never stops it")
 def test_one_bar_on_a_terminal_that_gives_the_cursor_back(corpus, tmp_path):
     ours, theirs = pty.openpty()
     process = start("train", corpus / "capitals.yaml", "training.updates=3", "--run", tmp_path / "run", stderr=theirs)
