@@ -108,7 +108,7 @@ def test_a_model_without_attention_has_nothing_to_show(blind, tmp_path):
 def test_other_verbs(trained, corpus, tmp_path):
     assert refused("corpora", "latn", "--out", tmp_path) == "unknown corpus 'latn'; did you mean 'latin'?"
     assert "--out DIR" in refused("corpora", "latin")
-    assert refused("recipes", "deemo") == "unknown recipe 'deemo' (and no .yaml file); did you mean 'demo'?"
+    assert refused("recipes", "deemo") == "unknown recipe 'deemo'; did you mean 'demo'?"
     assert "--html takes many" in refused("look", trained, "a", "b", "--png", tmp_path / "a.png")
     assert "--alignment goes with" in refused("evaluate", trained, "--alignment", corpus / "short.align")
     assert "name either `source` and `target`" in refused("evaluate", trained, "--source", corpus / "short.source")
