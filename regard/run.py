@@ -17,7 +17,7 @@ from regard.corpora.corpus import write
 from regard.data import store as stores
 from regard.data.batching import BatchPlan
 from regard.data.readers import BadRows, read_pairs
-from regard.data.sealed import lock, sealed, sweep
+from regard.data.sealed import MANIFEST, lock, read_manifest, sealed, sweep, verify
 from regard.data.store import Store
 from regard.data.tokenizers import Tokenizer, load_tokenizer, train_tokenizer
 from regard.decoding.trained import Pair, Trained
@@ -73,7 +73,7 @@ def begin(recipe: Recipe, directory: Path, resume: bool) -> Recipe:
         if not resume:
             raise UserError(f"{directory}: there is a run already; continue it with --resume or take another --run")
         refuse_changes(read(path), recipe, directory)
-    else:  # it never came to a first step: what it left may come from another recipe
+    elif path.exists():  # it never came to a first step: what it left may come from another recipe
         shutil.rmtree(directory / "tokenizers", ignore_errors=True)
     temporary = directory / ".tmp-recipe.yaml"
     temporary.write_text(to_yaml(recipe), encoding="utf-8")
@@ -122,13 +122,26 @@ def prepare(recipe: Recipe, directory: Path, say: Say) -> Prepared:
     if data.train is None:
         raise UserError("the recipe names no data: give --source and --target (or data.train.source=... and .target=...)")
     source, target = tokenizers(data, directory / "tokenizers", say)
+    refuse_changed_files(data.train, directory)
     bad = BadRows(data.on_bad_row, directory / "bad_rows.txt")
     store = stores.prepare(directory / "data", data.train, source, target, max_length=data.max_length, bad_rows=bad)
     tell_bad_rows(store, directory, say)
-    rows, valid = split(data, store, recipe.training.seed, source, target)
+    if not len(store):
+        raise UserError(f"{' and '.join(map(str, data.train.files))}: no row can be used; see {directory / 'bad_rows.txt'}")
+    rows, valid = split(data, store, recipe.training.seed)
     plan = BatchPlan(store.source_lengths, store.target_lengths, data.batch_tokens, recipe.training.seed, rows)
     say(f"{len(rows):,} training pairs, {len(valid):,} for validation; vocabularies of {len(source):,} and {len(target):,}")
     return Prepared(store, plan, source, target, valid)
+
+
+def refuse_changed_files(pairs: Pairs, directory: Path) -> None:
+    """A run that has begun goes on with the text it began with."""
+    if not (directory / "data" / MANIFEST).exists() or not any((directory / "checkpoints").glob("step-*")):
+        return
+    recorded = read_manifest(directory / "data")["facts"]["files"]
+    for path, before in zip(pairs.files, recorded, strict=True):
+        if not stores.unchanged(path, before):
+            raise UserError(f"{path}: the file has changed since the run {directory} began; take another --run")
 
 
 def tokenizers(data: Data, directory: Path, say: Say) -> tuple[Tokenizer, Tokenizer]:
@@ -143,6 +156,7 @@ def tokenizers(data: Data, directory: Path, say: Say) -> tuple[Tokenizer, Tokeni
             else:
                 for side, name in enumerate(("source", "target")):
                     train_tokenizer(data.tokenizer, texts(data, side)).save(inside / name)
+    verify(directory)
     return load_tokenizer(directory / "source"), load_tokenizer(directory / "target")
 
 
@@ -161,17 +175,15 @@ def tell_bad_rows(store: Store, directory: Path, say: Say) -> None:
         say(f"{rows_in:,} rows = {used:,} used + {reported:,} reported in {directory / 'bad_rows.txt'}")
 
 
-def split(
-    data: Data, store: Store, seed: int, source: Tokenizer, target: Tokenizer
-) -> tuple[npt.NDArray[np.int64], list[Pair]]:
+def split(data: Data, store: Store, seed: int) -> tuple[npt.NDArray[np.int64], list[Pair]]:
     """Rows to train on, and pairs to validate on: from files, or held out of the training rows."""
     if data.valid is not None:
         return np.arange(len(store)), read_test(data.valid)
     if len(store) < 2:
         raise UserError("one training row leaves none to validate on; give data.valid.source and data.valid.target")
     aside = stores.held_out(len(store), data.held_out, seed)
-    held = np.flatnonzero(aside).tolist()
-    pairs = [(source.decode(store.source(row).tolist()), target.decode(store.target(row).tolist())) for row in held]
+    assert data.train is not None
+    pairs = stores.texts_of(store, data.train, np.flatnonzero(aside).tolist())
     return np.flatnonzero(~aside), pairs
 
 

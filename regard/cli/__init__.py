@@ -44,7 +44,7 @@ def main() -> None:
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8")  # whatever the locale says: text files are UTF-8 here
     try:
-        app()
+        app(prog_name="regard")
     except (UserError, OSError) as error:
         if "--debug" in sys.argv:
             raise

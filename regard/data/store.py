@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from io import BufferedWriter
 from itertools import chain, compress
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
@@ -55,9 +55,10 @@ def mapped(path: Path, width: np.dtype[Any]) -> npt.NDArray[Any]:
 class Store:
     """Pairs of id sequences; a row keeps its place for as long as the store lives."""
 
-    def __init__(self, sources: Sequences, targets: Sequences, facts: dict[str, Any]) -> None:
+    def __init__(self, sources: Sequences, targets: Sequences, lines: Integers, facts: dict[str, Any]) -> None:
         self.sources = sources
         self.targets = targets
+        self.lines = lines  # where each row stands in its file, from 1
         self.facts = facts  # rows_in = rows_used + rows_reported, and what the store was made from
 
     @classmethod
@@ -67,7 +68,7 @@ class Store:
         if facts.get("store") != FORMAT:
             raise DamagedError(f"{directory / 'manifest.json'}: not a token store of format {FORMAT}")
         source, target = (Sequences.open(directory, side, facts.get(f"{side}_width")) for side in ("source", "target"))
-        return cls(source, target, facts)
+        return cls(source, target, mapped(directory / "lines", np.dtype("<i8")), facts)
 
     @classmethod
     def build(
@@ -142,6 +143,7 @@ class Writer:
 
     def __init__(self, folder: Path, source: Tokenizer, target: Tokenizer, max_length: int) -> None:
         self.sides = SideWriter(folder, "source", source), SideWriter(folder, "target", target)
+        self.lines: BinaryIO = (folder / "lines").open("wb")
         self.max_length = max_length
         self.rows_in = self.rows_used = 0
 
@@ -149,7 +151,7 @@ class Writer:
         return self
 
     def __exit__(self, *error: object) -> None:
-        for side in self.sides:
+        for side in (*self.sides, self.lines):
             side.close()
 
     def append(self, rows: Rows, pairs: Pairs) -> list[Fault]:
@@ -159,6 +161,7 @@ class Writer:
         long = np.maximum(*lengths) > self.max_length
         for side, tokens, counts in zip(self.sides, ids, lengths, strict=True):
             side.append(list(compress(tokens, ~long)) if long.any() else tokens, counts[~long])
+        self.lines.write(np.asarray(rows.lines, "<i8")[~long].tobytes())
         self.rows_in += len(rows.lines) + len(rows.faults)
         self.rows_used += int((~long).sum())
         return [self.too_long(pairs, rows.lines[row], [int(side[row]) for side in lengths]) for row in np.flatnonzero(long)]
@@ -239,3 +242,14 @@ def held_out(rows: int, number: int, seed: int) -> npt.NDArray[np.bool_]:
     mask = np.zeros(rows, np.bool_)
     mask[order[: max(number, 0)]] = True
     return mask
+
+
+def texts_of(store: Store, pairs: Pairs, rows: Sequence[int]) -> list[tuple[str, str]]:
+    """What these rows say in the files the store was made from."""
+    wanted = {int(store.lines[row]) for row in rows}
+    found: dict[int, tuple[str, str]] = {}
+    for block in read_pairs(pairs):
+        for line, source, target in zip(block.lines, block.sources, block.targets, strict=True):
+            if line in wanted:
+                found[line] = (source, target)
+    return [found[int(store.lines[row])] for row in rows]

@@ -6,6 +6,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from regard.decoding.greedy import cut
 from regard.decoding.hypothesis import Found, require_numbers
 from regard.models.interface import StepFunction
 from regard.nn.state import repeat_rows, select_rows
@@ -93,10 +94,6 @@ def extend(beam: Beam, log_probs: Float[Tensor, "batch width vocabulary"], end: 
 
 def read(pool: Pool, end: int) -> list[list[Found]]:
     return [
-        [
-            Found(tokens[: tokens.index(end)] if end in tokens else tokens, total, score)
-            for tokens, total, score in zip(*sentence, strict=True)
-            if score > IMPOSSIBLE
-        ]
+        [Found(cut(tokens, end), total, score) for tokens, total, score in zip(*sentence, strict=True) if score > IMPOSSIBLE]
         for sentence in zip(pool.tokens.tolist(), pool.totals.tolist(), pool.scores.tolist(), strict=True)
     ]

@@ -10,7 +10,9 @@ from regard.decoding.hypothesis import Found, require_numbers
 from regard.models.interface import StepFunction
 
 
-def greedy_search(step: StepFunction, state: Any, *, limits: Int[Tensor, "batch"], start: int, end: int) -> list[list[Found]]:
+def greedy_search(
+    step: StepFunction, state: Any, *, limits: Int[Tensor, "batch"], start: int, end: int, length_penalty: float = 0.0
+) -> list[list[Found]]:
     """One hypothesis a sentence, as a beam of one would find it."""
     words = torch.full_like(limits, start)
     totals, open_ = torch.zeros_like(limits, dtype=torch.float32), torch.ones_like(limits, dtype=torch.bool)
@@ -24,8 +26,12 @@ def greedy_search(step: StepFunction, state: Any, *, limits: Int[Tensor, "batch"
         if not open_.any():
             break
     rows = torch.stack(chosen, dim=1).tolist()
-    scores = require_numbers(totals).tolist()
-    return [[Found(cut(row[:limit], end), total)] for row, limit, total in zip(rows, limits.tolist(), scores, strict=True)]
+    found = []
+    for row, limit, total in zip(rows, limits.tolist(), require_numbers(totals).tolist(), strict=True):
+        tokens = cut(row[:limit], end)
+        length = min(len(tokens) + 1, limit)  # the end mark counts where there is one
+        found.append([Found(tokens, total, total / length**length_penalty)])
+    return found
 
 
 def cut(tokens: list[int], end: int) -> list[int]:

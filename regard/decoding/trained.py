@@ -20,7 +20,7 @@ from regard.models import SequenceToSequence
 from regard.models.device import choose_device
 from regard.models.directory import Bundle, load_model
 from regard.models.interface import Steps
-from regard.recipe import Decoding
+from regard.recipe import Decoding, parse
 
 Pair = tuple[str, str]
 
@@ -66,7 +66,8 @@ class Trained:
     ) -> list[list[Hypothesis]]:
         """All hypotheses of each text's beam, best first; none for an empty text."""
         change = {"beam": beam, "length_penalty": length_penalty}
-        settings = self.decoding.model_copy(update={key: value for key, value in change.items() if value is not None})
+        given = {key: value for key, value in change.items() if value is not None}
+        settings = parse(Decoding, {**self.decoding.model_dump(), **given}, "decoding")
         tokens = self.source.encode(list(texts))
         results: list[list[Hypothesis]] = [[] for _ in tokens]
         for rows in batches([len(row) for row in tokens], settings.batch_tokens // settings.beam):
@@ -83,7 +84,8 @@ class Trained:
         limits = (lengths * settings.max_ratio + 10).long().clamp(max=settings.max_length)
         step, state = self.model.start(self.model.encode(source, lengths))
         if settings.beam == 1:
-            return greedy_search(step, state, limits=limits, start=START, end=END)
+            penalty = settings.length_penalty
+            return greedy_search(step, state, limits=limits, start=START, end=END, length_penalty=penalty)
         return beam_search(
             step, state, limits=limits, width=settings.beam, start=START, end=END,
             length_penalty=settings.length_penalty,

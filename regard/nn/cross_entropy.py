@@ -5,6 +5,7 @@ from typing import Any
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
 from regard.nn.product import product
 
@@ -19,7 +20,9 @@ class _LinearCrossEntropy(torch.autograd.Function):
         ctx: Any, inputs: Tensor, weight: Tensor, bias: Tensor, target: Tensor, smoothing: float, learn: bool
     ) -> Tensor:
         total = torch.zeros((), dtype=torch.float32, device=inputs.device)
-        gradients = [torch.zeros_like(tensor) for tensor in (inputs, weight, bias)] if learn else []
+        kinds = (inputs.dtype, torch.float32, torch.float32) if inputs.dtype == torch.bfloat16 else (None, None, None)
+        sides = zip((inputs, weight, bias), kinds, strict=True)  # sums over chunks are kept in float32 at the least
+        gradients = [torch.zeros_like(tensor, dtype=kind) for tensor, kind in sides] if learn else []
         rows = max(1, CHUNK.get(inputs.device.type, 1 << 21) // len(weight))
         for begin in range(0, len(inputs), rows):
             part = slice(begin, begin + rows)
@@ -29,15 +32,17 @@ class _LinearCrossEntropy(torch.autograd.Function):
             if learn:
                 slope = slope.to(inputs.dtype)
                 gradients[0][part] = product(slope, weight.T)
-                gradients[1].addmm_(slope.T, inputs[part])
+                gradients[1] += slope.T @ inputs[part]
                 gradients[2] += slope.sum(dim=0)
         ctx.save_for_backward(*gradients)
+        ctx.kinds = [inputs.dtype, weight.dtype, bias.dtype]
         return total
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, *outer: Tensor) -> tuple[Tensor | None, ...]:
         (scale,) = outer
-        return *(gradient * scale for gradient in ctx.saved_tensors), None, None, None
+        return *((gradient * scale).to(kind) for gradient, kind in zip(ctx.saved_tensors, ctx.kinds, strict=True)), *(None,) * 3
 
 
 def chunk_loss(
@@ -74,6 +79,6 @@ def linear_cross_entropy(
     if torch.is_autocast_enabled(outputs.device.type):
         kind = torch.get_autocast_dtype(outputs.device.type)
         inputs, weight, bias = inputs.to(kind), weight.to(kind), bias.to(kind)
-    learn = torch.is_grad_enabled() and (inputs.requires_grad or weight.requires_grad)
+    learn = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (inputs, weight, bias))
     loss: Tensor = _LinearCrossEntropy.apply(inputs, weight, bias, target[wanted], label_smoothing, learn)  # type: ignore[no-untyped-call]
     return loss

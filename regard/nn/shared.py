@@ -6,10 +6,32 @@ from typing import Any
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+from torch.nn import functional
 
 from regard.nn.product import product
 
-Record = list[tuple[Tensor, Tensor]]  # (input, gradient of the output) of each use, filled while going backward
+
+class Record:
+    """(input, gradient of the output) of each use, filled while going backward. What a pass backward that did not reach
+    the weight has left is dropped; tensors are kept without their history, which would hold the record in a cycle."""
+
+    def __init__(self) -> None:
+        self.uses: list[tuple[Tensor, Tensor]] = []
+        self.task = -1
+
+    def add(self, inputs: Tensor, gradient: Tensor) -> None:
+        if self.task != (task := torch._C._current_graph_task_id()):
+            self.uses, self.task = [], task
+        self.uses.append((inputs.detach(), gradient.detach()))
+
+    def joined(self, dim: int) -> tuple[Tensor, Tensor] | None:
+        """All inputs and all gradients, each as one tensor; the record is empty again."""
+        if not self.uses or self.task != torch._C._current_graph_task_id():
+            return None
+        inputs, gradients = (torch.cat(side, dim=dim) for side in zip(*self.uses, strict=True))
+        self.uses = []
+        return inputs, gradients
 
 
 class _Tie(torch.autograd.Function):
@@ -22,11 +44,11 @@ class _Tie(torch.autograd.Function):
         return weight.view_as(weight), None if bias is None else bias.view_as(bias)
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, *_: Any) -> tuple[Tensor | None, Tensor | None, None]:
-        if not ctx.record:
+        if (both := ctx.record.joined(dim=0)) is None:
             return None, None, None
-        inputs, gradients = (torch.cat(side) for side in zip(*ctx.record, strict=True))
-        ctx.record.clear()  # a second backward through a retained graph starts anew
+        inputs, gradients = both
         bias = gradients.sum(0) if ctx.needs_input_grad[1] else None
         return gradients.T @ inputs, bias, None
 
@@ -41,25 +63,28 @@ class _Use(torch.autograd.Function):
         return product(inputs, weight, bias)
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None]:
         inputs, weight = ctx.saved_tensors
         (gradient,) = gradients
-        ctx.record.append((inputs.flatten(0, -2), gradient.flatten(0, -2)))
+        ctx.record.add(inputs.flatten(0, -2), gradient.flatten(0, -2))
         return product(gradient, weight.T), None, None, None
 
 
 def shared(linear: nn.Linear) -> Callable[[Float[Tensor, "*rows input"]], Float[Tensor, "*rows output"]]:
     """`linear` as a function for one pass over a sequence. Adding up [output, input] gradients at every step is what
     makes plain loops slow: the sum moves W's size through memory T times."""
-    if not (torch.is_grad_enabled() and linear.weight.requires_grad):
+    if not torch.is_grad_enabled():
         return lambda inputs: product(inputs, linear.weight, linear.bias)
+    if not linear.weight.requires_grad:  # frozen: its inputs may still learn, and `product` has no gradient
+        return lambda inputs: functional.linear(inputs, linear.weight, linear.bias)
     weight: Tensor = linear.weight
     bias: Tensor | None = linear.bias
     device = weight.device.type
     if torch.is_autocast_enabled(device):  # cast once a pass instead of once a step
         kind = torch.get_autocast_dtype(device)
         weight, bias = weight.to(kind), None if bias is None else bias.to(kind)
-    record: Record = []
+    record = Record()
     weight, bias = _Tie.apply(weight, bias, record)  # type: ignore[no-untyped-call]
 
     def use(inputs: Tensor) -> Tensor:

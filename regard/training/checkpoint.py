@@ -113,7 +113,15 @@ def mean_weights(paths: Iterable[Path]) -> dict[str, Tensor]:
         for name, tensor in load_file(path / "model.safetensors").items():
             total[name] = total.get(name, torch.zeros((), dtype=torch.float64)) + tensor.double()
         count += 1
+    if not count:
+        raise UserError("no checkpoint was validated, so there are no weights to make a model of")
     return {name: (tensor / count).float() for name, tensor in total.items()}
+
+
+def best_steps(folder: Path) -> set[int]:
+    """The best steps that any of these checkpoints names: each may be the one to go on from."""
+    states = [json.loads((path / "progress.json").read_text(encoding="utf-8")) for path in folder.glob("step-*")]
+    return {step for state in states for _, step in state["best"]}
 
 
 def keep(folder: Path, steps: Iterable[int]) -> None:

@@ -37,8 +37,13 @@ class Group(NamedTuple):
             distributed.all_reduce(values)
         return values
 
-    def any(self, flag: bool) -> bool:
-        return bool(self.sum(torch.tensor(float(flag), device=self.device)).item()) if self.world > 1 else flag
+    def largest(self, number: int) -> int:
+        """The largest number of all processes: what one has seen, all know."""
+        if self.world == 1:
+            return number
+        box = torch.tensor(number, device=self.device)
+        distributed.all_reduce(box, distributed.ReduceOp.MAX)
+        return int(box)
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from regard.data.batching import BatchPlan, collate
+from regard.data.sealed import sweep
 from regard.data.store import Store
 from regard.errors import UserError
 from regard.models import SequenceToSequence
@@ -22,7 +23,7 @@ from regard.training import checkpoint
 from regard.training.checkpoint import Progress
 from regard.training.display import Display
 from regard.training.distributed import Group
-from regard.training.interruption import Interruption, interruptions
+from regard.training.interruption import interruptions
 from regard.training.journal import Journal
 from regard.training.objective import Examples, Objective
 from regard.training.schedules import SCHEDULES
@@ -62,6 +63,15 @@ class Trainer:
         self.journal = Journal(self.directory / "journal.jsonl", progress.journal) if first else None
         events = self.directory / "events" if first else None
         self.display = Display(training.updates, progress.step, events, talk and first)
+        try:
+            signal = self.steps(progress)
+        finally:
+            self.close()
+        return Ending(progress, signal or None)
+
+    def steps(self, progress: Progress) -> int:
+        """All updates that are left; the signal that asked any process to stop before the last, or 0."""
+        training, signal = self.training, 0
         with interruptions() as interruption:
             while progress.step < training.updates and not progress.finished:
                 progress.step += 1
@@ -71,33 +81,33 @@ class Trainer:
                 last = progress.step == training.updates
                 if progress.step % training.validate_every == 0 or last:
                     self.judge(progress)
-                stop = self.group.any(bool(interruption))
-                if progress.step % training.save_every == 0 or last or progress.finished or stop:
+                signal = 0 if last or progress.finished else self.group.largest(interruption.signal or 0)
+                if progress.step % training.save_every == 0 or last or progress.finished or signal:
                     self.save(progress)
-                if stop:
-                    break
-            if not progress.best and not interruption:  # resumed with fewer updates than were made: judge what is there
-                self.judge(progress)
-        self.close()
-        return Ending(progress, self.leaving(interruption, progress))
-
-    def leaving(self, interruption: Interruption, progress: Progress) -> int | None:
-        done = progress.finished or progress.step >= self.training.updates
-        return None if done else interruption.signal
+                if signal:
+                    return signal
+        if not progress.best:  # resumed with fewer updates than were made: judge what is there
+            self.judge(progress)
+        return 0
 
     def resume(self) -> Progress:
         folder = self.directory / "checkpoints"
+        if self.group.first:
+            sweep(self.directory / "best")
         path = self.group.share(checkpoint.latest(folder, print_warning) if self.group.first else None)
         if path is None:
             return Progress()
         progress = checkpoint.restore(path, self.model, self.optimizer, print_warning)
-        self.window.fill_(progress.window_loss)
+        self.window.fill_(progress.window_loss if self.group.first else 0.0)  # the first process carries the sum of all
+        progress.finished = self.out_of_patience(progress)  # which may have been changed since
         return progress
+
+    def out_of_patience(self, progress: Progress) -> bool:
+        return self.training.patience is not None and progress.waited >= self.training.patience
 
     def update(self, progress: Progress) -> None:
         """One step of the optimizer on one batch of the plan, computed in pieces by all processes."""
-        epoch, index = self.plan.locate(progress.step - 1)
-        rows = self.plan.epoch(epoch)[index]
+        rows = self.plan.batch(progress.step - 1)
         tokens = int(self.store.target_lengths[rows].sum()) + len(rows)  # each target has its end mark
         torch.manual_seed(self.seed_of(progress.step))
         self.objective.train()
@@ -131,8 +141,9 @@ class Trainer:
         for index, piece in enumerate(pieces):
             last = index == len(pieces) - 1
             quiet = nullcontext() if last or self.group.world == 1 else self.objective.no_sync()  # type: ignore[operator]
-            with quiet, autocast(self.group.device, self.training.precision):
-                share = self.objective(self.examples(piece.rows)) * (piece.weight / tokens)
+            with quiet:
+                with autocast(self.group.device, self.training.precision):
+                    share = self.objective(self.examples(piece.rows)) * (piece.weight / tokens)
                 # DistributedDataParallel takes the mean over processes, and we want the sum
                 (share * self.group.world).backward()
             total += share.detach()
@@ -151,9 +162,8 @@ class Trainer:
         self.note(step=progress.step, skipped=f"{what} is not finite", rows=rows.tolist()[:8], of=len(rows))
         self.display.say(f"step {progress.step}: {what} is not finite; the step is left out (rows {rows[:4]} ...)")
         if progress.skipped_in_a_row >= TOO_MANY_SKIPPED:
-            self.close()
             raise UserError(
-                f"step {progress.step}: {what} was not finite {TOO_MANY_SKIPPED} times in a row; the last good weights "
+                f"step {progress.step}: {what} was not finite {TOO_MANY_SKIPPED} times in a row; the last weights saved "
                 f"are in {self.directory / 'checkpoints'}. Lower training.learning_rate or look at the named rows"
             )
 
@@ -181,7 +191,7 @@ class Trainer:
         if self.training.schedule == "plateau" and progress.waited and progress.waited % 2 == 0:
             progress.peak /= 2
         progress.best = sorted([*progress.best, (score, progress.step)], key=lambda pair: -pair[0])[: self.training.average]
-        progress.finished = self.training.patience is not None and progress.waited >= self.training.patience
+        progress.finished = self.out_of_patience(progress)
         self.note(step=progress.step, **{f"valid_{name}": value for name, value in scores.items()})
         self.display.validated(progress.step, scores, best)
         if self.group.first and progress.step in {step for _, step in progress.best}:
@@ -198,7 +208,7 @@ class Trainer:
         state = replace(progress, window_loss=window, journal=self.journal.settle())
         checkpoint.save(self.directory / "checkpoints", self.model, self.optimizer, state, facts)
         checkpoint.keep_newest(self.directory / "checkpoints", self.training.keep_last)
-        checkpoint.keep(self.directory / "best", (step for _, step in progress.best))
+        checkpoint.keep(self.directory / "best", checkpoint.best_steps(self.directory / "checkpoints"))
 
     def note(self, **row: Any) -> None:
         if self.journal is not None:

@@ -98,7 +98,7 @@ def store_of(sources: list[list[int]], targets: list[list[int]]) -> Store:
     for side in sources, targets:
         offsets = np.cumsum([0, *map(len, side)])
         sides.append(Sequences(np.array([token for ids in side for token in ids], np.uint16), offsets))
-    return Store(*sides, facts={})
+    return Store(*sides, lines=np.arange(1, len(sides[0].lengths) + 1), facts={})
 
 
 SIDE = st.lists(st.integers(4, 60_000), max_size=6)

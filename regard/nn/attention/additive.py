@@ -10,9 +10,10 @@ from typing import Any
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 Scores = Float[Tensor, "batch target source"]
-LARGEST = 20.0  # of |q| and |k|: e^{2·20} is far inside float32, and tanh is 1 to the last bit unless the other cancels it
+LARGEST = 20.0  # of |q| and |k|: e^{2·20} and its inverse are far inside float32; beyond it the plain formula is taken
 
 
 def additive(
@@ -28,6 +29,12 @@ class Sums:
     def __init__(self) -> None:
         self.keys: Tensor | None = None  # Σ_i g_ij r_ij (1 - r_ij), to be multiplied by 4 v
         self.energy: Tensor | float = 0.0  # Σ_ij g_ij (1 - 2 r_ij)
+        self.task = -1  # the pass backward they belong to
+
+    def of_this_pass(self, like: Tensor) -> Tensor:
+        if self.keys is None or self.task != torch._C._current_graph_task_id():
+            self.keys, self.energy, self.task = torch.zeros_like(like), 0.0, torch._C._current_graph_task_id()
+        return self.keys
 
 
 class _Tie(torch.autograd.Function):
@@ -41,13 +48,13 @@ class _Tie(torch.autograd.Function):
         return exponential(keys), energy.view_as(energy)
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, *_: Any) -> tuple[Tensor | None, Tensor | None, None]:
-        (energy,) = ctx.saved_tensors
-        sums, ctx.sums.keys = ctx.sums.keys, None
-        if sums is None:
+        (energy,), sums = ctx.saved_tensors, ctx.sums
+        if sums.keys is None or sums.task != torch._C._current_graph_task_id():
             return None, None, None
-        total, ctx.sums.energy = ctx.sums.energy, 0.0
-        return sums * (4 * energy), total, None
+        keys, sums.keys = sums.keys, None
+        return keys * (4 * energy), sums.energy, None
 
 
 class _Use(torch.autograd.Function):
@@ -60,23 +67,23 @@ class _Use(torch.autograd.Function):
         return torch.stack([whole - 2 * (ratio(row, keys, one) @ energy) for row in raised.unbind(1)], dim=1)
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, *outer: Tensor) -> tuple[Tensor, None, None, None]:
         raised, keys, energy = ctx.saved_tensors
         (gradient,), sums = outer, ctx.sums
-        if sums.keys is None:
-            sums.keys = torch.zeros_like(keys)
+        into = sums.of_this_pass(keys)
         one, queries = torch.ones_like(energy), []
         for row, slope in zip(raised.unbind(1), gradient.unbind(1), strict=True):
             part = ratio(row, keys, one)
             sums.energy = sums.energy + slope.sum() - 2 * (slope.flatten() @ part.flatten(0, 1))
             part = torch.addcmul(part, part, part, value=-1)  # r (1 - r) = tanh' / 4
             queries.append(torch.bmm(slope[:, None], part).squeeze(1))
-            sums.keys.addcmul_(part, slope[..., None])
+            into.addcmul_(part, slope[..., None])
         return torch.stack(queries, dim=1) * (4 * energy), None, None, None
 
 
 def exponential(inputs: Tensor) -> Tensor:
-    return torch.exp(2 * inputs.clamp(-LARGEST, LARGEST))
+    return torch.exp(2 * inputs)
 
 
 def ratio(query: Float[Tensor, "batch size"], keys: Float[Tensor, "batch source size"], one: Float[Tensor, "size"]) -> Tensor:
@@ -88,8 +95,18 @@ def bind_additive(
     keys: Float[Tensor, "batch source size"], energy: Float[Tensor, "size"]
 ) -> Callable[[Float[Tensor, "batch target size"]], Scores]:
     """`additive` of these keys as a function for one pass over a target."""
-    if keys.device.type != "cpu":  # one launch a query and a pass would be slow on a GPU
+    if keys.device.type != "cpu" or too_large(keys):  # a GPU would need a launch for each query and each operation
         return lambda query: additive(query, keys, energy)
     sums = Sums()
     raised, tied = _Tie.apply(keys, energy, sums)  # type: ignore[no-untyped-call]
-    return lambda query: _Use.apply(query, raised, tied, sums)  # type: ignore[no-untyped-call]
+
+    def score(query: Float[Tensor, "batch target size"]) -> Scores:
+        if query.shape[1] == 0 or too_large(query):
+            return additive(query, keys, energy)
+        return _Use.apply(query, raised, tied, sums)  # type: ignore[no-untyped-call, no-any-return]
+
+    return score
+
+
+def too_large(inputs: Tensor) -> bool:
+    return inputs.numel() > 0 and bool(inputs.detach().abs().max() > LARGEST)

@@ -1,0 +1,98 @@
+"""A trained model in use agrees with itself: search, score, align and the training loss see one and the same model."""
+
+import pytest
+import torch
+from tiny import tiny
+
+from regard.data.batching import pad_lists, shifted
+from regard.data.tokenizers import END, START, train_tokenizer
+from regard.decoding.trained import Trained
+from regard.models.directory import Bundle
+from regard.recipe import Decoding, Tokenizer
+from regard.training.objective import Examples, Objective
+
+SETTING = {"cell": "gru", "attention": {"score": "additive"}, "context": "into_cell"}
+SOURCES = ["a b c", "c", "b a b c a", "a a", "c b a c"]
+TARGETS = ["x y", "z z z y", "x", "y x z", "z"]
+PAIRS = list(zip(SOURCES, TARGETS, strict=True))
+
+
+@pytest.fixture
+def trained():
+    source, target = (train_tokenizer(Tokenizer(kind="word"), side) for side in (SOURCES, TARGETS))
+    model = tiny(SETTING, vocabulary=max(len(source), len(target)), scale=2.0)
+    model.decoder.output.bias.data[END] += 3  # most outputs close before their limit
+    return Trained(Bundle(model, source, target, Decoding(beam=3, length_penalty=0.5)))
+
+
+def closed(text, one):
+    return len(one.tokens) < 3 * (len(text.split()) + 1) + 10
+
+
+def never_ending(trained):
+    trained.model.decoder.output.bias.data[END] = -1e4
+    return trained
+
+
+def test_outputs_come_in_the_order_of_the_texts(trained):
+    alone = [trained.search([text])[0] for text in SOURCES]
+    for budget in (1, 12, 4096):
+        trained.decoding = Decoding(beam=3, length_penalty=0.5, batch_tokens=budget)
+        for ours, theirs in zip(trained.search(SOURCES), alone, strict=True):
+            assert [one.tokens for one in ours] == [one.tokens for one in theirs]
+    assert trained.generate(SOURCES) == [found[0].text for found in alone]
+
+
+def test_what_is_found_is_as_probable_as_its_score_says(trained):
+    found = [(text, one) for text, hypotheses in zip(SOURCES, trained.search(SOURCES), strict=True) for one in hypotheses]
+    found = [(text, one) for text, one in found if closed(text, one)]
+    assert len(found) > len(SOURCES)
+    scored = trained.score((text, one.text) for text, one in found)
+    for (_, one), likelihood in zip(found, scored, strict=True):
+        if trained.target.encode([one.text])[0] == one.tokens:  # UNKNOWN has no text of its own
+            assert likelihood.log_prob == pytest.approx(one.log_prob, abs=1e-4)
+            assert likelihood.tokens == len(one.tokens) + 1
+            assert one.score == pytest.approx(one.log_prob / likelihood.tokens**0.5, abs=1e-5)
+
+
+def test_the_score_is_the_training_loss(trained):
+    sources, lengths = pad_lists(trained.source.encode(SOURCES))
+    targets, _ = pad_lists(trained.target.encode(TARGETS))
+    arrays = (sources, lengths, shifted(targets), targets)
+    loss = Objective(trained.model, 0.0).eval()(Examples(*map(torch.from_numpy, arrays)))
+    assert -sum(one.log_prob for one in trained.score(PAIRS)) == pytest.approx(loss.item(), rel=1e-5)
+
+
+def test_the_settings_of_the_search_are_those_asked_for(trained):
+    for penalty in (0.0, 2.0):
+        for text, found in zip(SOURCES, trained.search(SOURCES, length_penalty=penalty), strict=True):
+            for one in found:
+                size = len(one.tokens) + closed(text, one)
+                assert one.score == pytest.approx(one.log_prob / size**penalty, rel=1e-4)
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+def test_an_output_ends_at_its_limit(trained, beam):
+    """max_ratio * source + 10 tokens (the source's end mark counts), and never more than max_length."""
+    never_ending(trained)
+    trained.decoding = Decoding(beam=beam, max_ratio=2.0)
+    lengths = [len(hypotheses[0].tokens) for hypotheses in trained.search(SOURCES)]
+    assert lengths == [2 * (len(text.split()) + 1) + 10 for text in SOURCES]
+    trained.decoding = Decoding(beam=beam, max_ratio=2.0, max_length=13)
+    assert {len(hypotheses[0].tokens) for hypotheses in trained.search(SOURCES)} == {13}
+
+
+def test_a_target_word_is_aligned_by_the_step_that_wrote_it(trained):
+    for (source, target), alignment in zip(PAIRS, trained.align(PAIRS), strict=True):
+        words = [*trained.source.encode([source])[0], END]
+        inputs = [START, *trained.target.encode([target])[0]]
+        steps = trained.model.decode(torch.tensor([words]), torch.tensor([len(words)]), torch.tensor([inputs]))
+        assert (alignment.source, alignment.target) == (source.split(), target.split())
+        torch.testing.assert_close(torch.from_numpy(alignment.weights).float(), steps.weights[0, :-1, :-1].detach())
+
+
+def test_texts_without_words(trained):
+    assert trained.generate(["", "a", ""])[::2] == ["", ""]
+    assert [one.tokens for one in trained.score([("", ""), ("a", ""), ("", "x")])] == [1, 1, 2]
+    assert [one.weights.shape for one in trained.align([("", "x"), ("a", "")])] == [(1, 0), (0, 1)]
+    assert trained.generate([]) == trained.score([]) == []

@@ -1,0 +1,65 @@
+"""Two processes: sums over a save, over a resume, over uneven batches; a signal to one stops both."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from small import small_recipe
+
+from regard import run
+from regard.recipe import to_yaml
+from regard.training.journal import read_journal
+
+CHANGES = (
+    "model.encoder.dropout=0", "model.decoder.dropout=0", "training.schedule=constant", "training.warmup=0",
+    "training.validate_every=100",
+)  # fmt: skip
+
+
+def two_ranks(directory, recipe, *alone):
+    Path(f"{directory}.yaml").write_text(to_yaml(recipe))
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    subprocess.run([*torchrun, str(Path(__file__).with_name("two_ranks.py")), str(directory), *alone], check=True, timeout=200)
+
+
+def losses(directory):
+    return {row["step"]: row["loss"] for row in read_journal(directory / "journal.jsonl") if "loss" in row}
+
+
+def test_a_save_between_two_rows_changes_nothing(tmp_path):
+    """What the other process has summed is handed to the first at a save, and counted once."""
+    recipe = small_recipe(6, *CHANGES, "training.log_every=3", "training.save_every=2")
+    run.train(recipe, tmp_path / "one", talk=False)
+    two_ranks(tmp_path / "two", recipe)
+    assert losses(tmp_path / "two") == pytest.approx(losses(tmp_path / "one"), abs=1e-5)
+
+
+def test_both_ranks_see_the_gradient_of_the_whole_batch(tmp_path):
+    """Adam hides a gradient's size from the weights; its moments tell."""
+    from safetensors.torch import load_file
+
+    recipe = small_recipe(2, *CHANGES, "training.clip=1000000")
+    run.train(recipe, tmp_path / "one", talk=False)
+    two_ranks(tmp_path / "two", recipe)
+    ours, theirs = (
+        load_file(tmp_path / name / "checkpoints" / "step-000000002" / "optimizer.safetensors") for name in ("two", "one")
+    )
+    for name, moment in theirs.items():
+        if name.endswith("/exp_avg"):
+            assert (ours[name] - moment).norm() <= 0.01 * moment.norm() + 1e-7, name
+
+
+def test_a_resume_counts_the_window_once(tmp_path):
+    two_ranks(tmp_path / "calm", small_recipe(6, *CHANGES, "training.log_every=6"))
+    two_ranks(tmp_path / "cut", small_recipe(4, *CHANGES, "training.log_every=6"))
+    two_ranks(tmp_path / "cut", small_recipe(6, *CHANGES, "training.log_every=6"))
+    assert losses(tmp_path / "cut") == pytest.approx(losses(tmp_path / "calm"), abs=1e-9)
+
+
+@pytest.mark.parametrize("rank", ["1", "0"])
+def test_a_signal_to_one_rank_stops_both_and_makes_no_model(tmp_path, rank):
+    two_ranks(tmp_path / "run", small_recipe(6, *CHANGES), rank, "3")
+    assert max((tmp_path / "run" / "checkpoints").glob("step-*")).name == "step-000000003"
+    assert not (tmp_path / "run" / "model").exists()
+    assert (tmp_path / "run.0").read_text() == "15"
