@@ -1,6 +1,6 @@
 """From raw text to batches: speed beside SentencePiece alone, memory, padding, seeking. Prints one JSON row a line.
 
-    REGARD_DATA=/work/shared/data .venv/bin/python benchmarks/data.py
+    REGARD_DATA=DIR python benchmarks/data.py
 
 Every measurement runs in a process of its own, so that its memory is its own. Tokenizers are trained before the clock.
 """
@@ -132,7 +132,7 @@ def show(name: str, values: dict[str, Any]) -> None:
 
 def main() -> None:
     if "REGARD_DATA" not in os.environ:
-        sys.exit("set REGARD_DATA to the folder that holds europarl_de-en, for example REGARD_DATA=/work/shared/data")
+        sys.exit("set REGARD_DATA to the folder that holds europarl_de-en")
     data = Path(os.environ["REGARD_DATA"]) / "europarl_de-en"
     with tempfile.TemporaryDirectory() as folder:
         scratch = Path(folder)

@@ -32,7 +32,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
             if learn:
                 slope = slope.to(inputs.dtype)
                 gradients[0][part] = product(slope, weight.T)
-                gradients[1] += slope.T @ inputs[part]
+                add_product(gradients[1], slope.T, inputs[part])
                 gradients[2] += slope.sum(dim=0)
         ctx.save_for_backward(*gradients)
         ctx.kinds = [inputs.dtype, weight.dtype, bias.dtype]
@@ -43,6 +43,14 @@ class _LinearCrossEntropy(torch.autograd.Function):
     def backward(ctx: Any, *outer: Tensor) -> tuple[Tensor | None, ...]:
         (scale,) = outer
         return *((gradient * scale).to(kind) for gradient, kind in zip(ctx.saved_tensors, ctx.kinds, strict=True)), *(None,) * 3
+
+
+def add_product(total: Float[Tensor, "a c"], left: Float[Tensor, "a b"], right: Float[Tensor, "b c"]) -> None:
+    """total += left right, in place where the types allow it."""
+    if total.dtype == left.dtype:
+        total.addmm_(left, right)
+    else:
+        total += left @ right
 
 
 def chunk_loss(

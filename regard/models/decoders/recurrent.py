@@ -14,6 +14,7 @@ from regard.models.interface import Decoder, Memory, Step, Steps
 from regard.nn.attention import SCORES, attend, mix, normalise
 from regard.nn.cells import CELLS, Cell, CellList, CellState
 from regard.nn.cross_entropy import linear_cross_entropy
+from regard.nn.dropout import Dropout
 from regard.nn.scan import scan
 from regard.nn.shared import Linear, shared
 from regard.recipe import Positive, Rate, Section, choose, name_of
@@ -54,7 +55,7 @@ class RecurrentDecoder(Decoder):
         joined = hidden + (memory_size if config.attention else 0)
         self.embed = nn.Embedding(vocabulary, embedding)
         nn.init.normal_(self.embed.weight, std=embedding**-0.5)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
         cell = choose(CELLS, config.cell, "cell")
         self.cells = CellList(cell(embedding if layer == 0 else hidden, hidden) for layer in range(config.layers))
         self.from_fed = Linear(fed, cell.gates * hidden, bias=False) if fed else None

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from regard.models.interface import Encoder, Memory
 from regard.nn.cells import CELLS, CellList
+from regard.nn.dropout import Dropout
 from regard.nn.scan import reverse_within, scan
 from regard.recipe import Positive, Rate, Section, choose, name_of
 
@@ -57,7 +58,7 @@ class RecurrentEncoder(Encoder):
         self.reverse = config.reverse
         self.embed = nn.Embedding(vocabulary, config.embedding_size)
         nn.init.normal_(self.embed.weight, std=config.embedding_size**-0.5)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
         sizes = [config.embedding_size] + [self.memory_size] * (config.layers - 1)
         self.layers = nn.ModuleList(RecurrentLayer(config.cell, size, config.hidden_size, directions) for size in sizes)
 
