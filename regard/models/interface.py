@@ -56,8 +56,12 @@ class Decoder(nn.Module):
         """The State before the first step, one row a sentence."""
         raise NotImplementedError
 
-    def step(self, tokens: Int[Tensor, "rows"], memory: Memory, state: Any) -> Step:
+    def stepper(self, memory: Memory) -> "StepFunction":
+        """One step as a function that reads this memory: what can be computed once for all steps is."""
         raise NotImplementedError
+
+    def step(self, tokens: Int[Tensor, "rows"], memory: Memory, state: Any) -> Step:
+        return self.stepper(memory)(tokens, state)
 
     def forward(self, tokens: Int[Tensor, "batch target"], memory: Memory) -> Steps:
         raise NotImplementedError

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from regard.errors import UserError
 from regard.models.decoders import DECODERS
 from regard.models.encoders import ENCODERS
-from regard.models.interface import Memory, Step, StepFunction, Steps
+from regard.models.interface import Memory, StepFunction, Steps
 from regard.recipe import Section, one_of
 
 
@@ -45,11 +45,7 @@ class SequenceToSequence(nn.Module):
 
     def start(self, memory: Memory) -> tuple[StepFunction, Any]:
         """What a search needs: a step that reads this memory, and the State before the first word."""
-
-        def step(tokens: Int[Tensor, "rows"], state: Any) -> Step:
-            return self.decoder.step(tokens, memory, state)
-
-        return step, self.decoder.start(memory)
+        return self.decoder.stepper(memory), self.decoder.start(memory)
 
     def decode(
         self, source: Int[Tensor, "batch source"], lengths: Int[Tensor, "batch"], target: Int[Tensor, "batch target"]

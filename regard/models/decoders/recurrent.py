@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from regard.data.tokenizers import PAD
 from regard.models.decoders.context import CONTEXTS, Parts, RecurrentState
-from regard.models.interface import Decoder, Memory, Step, Steps
+from regard.models.interface import Decoder, Memory, Step, StepFunction, Steps
 from regard.nn.attention import SCORES, attend, mix, normalise
 from regard.nn.cells import CELLS, Cell, CellList, CellState
 from regard.nn.cross_entropy import linear_cross_entropy
@@ -116,11 +116,15 @@ class RecurrentDecoder(Decoder):
 
         return stack
 
-    def step(self, tokens: Int[Tensor, "rows"], memory: Memory, state: RecurrentState) -> Step:
-        gates = self.first.from_input(self.dropout(self.embed(tokens)))
+    def stepper(self, memory: Memory) -> StepFunction:
         parts = self.bind(memory)
-        moment = self.context.step(parts, gates, state)
-        return Step(self.logits(self.context.output(parts, moment.known)), moment.weights, moment.state)
+
+        def step(tokens: Int[Tensor, "rows"], state: RecurrentState) -> Step:
+            gates = self.first.from_input(self.dropout(self.embed(tokens)))
+            moment = self.context.step(parts, gates, state)
+            return Step(self.logits(self.context.output(parts, moment.known)), moment.weights, moment.state)
+
+        return step
 
     def forward(self, tokens: Int[Tensor, "batch target"], memory: Memory) -> Steps:
         words = self.dropout(self.embed(tokens))
