@@ -204,7 +204,8 @@ def fit(recipe: Recipe, directory: Path, prepared: Prepared, processes: Group, t
     if ending.signal is None and processes.first:
         steps = choose_weights(recipe, directory, model, validate, ending.progress.best)
         finish(recipe, directory, prepared, steps)
-        say(f"the model is in {directory / 'model'} (mean of {len(steps)} checkpoints)")
+        mean = f", the mean of {len(steps)} checkpoints" if len(steps) > 1 else ""
+        say(f"the model is in {directory / 'model'}{mean}")
     elif ending.signal is not None:
         say(f"stopped at step {ending.progress.step}; continue with `regard train --run {directory} --resume`")
     return ending.signal
