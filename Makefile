@@ -42,6 +42,7 @@ check: $(STAMP)
 bench: $(STAMP)
 	$(BIN)/python benchmarks/products.py
 	$(BIN)/python benchmarks/scores.py
+	$(BIN)/python benchmarks/dropout.py
 	$(BIN)/python benchmarks/kills.py
 	test -z "$$REGARD_DATA" || $(BIN)/python benchmarks/data.py
 

@@ -139,7 +139,7 @@ class Training(Section):
     clip: Annotated[float, Field(gt=0)] = 1.0
     label_smoothing: Rate = 0.1
     scheduled_sampling: Rate = 0.0  # chance that a step reads the model's own last word instead of the true one
-    accumulate: Positive = 1  # pieces an update's batch is computed in; the result does not depend on it
+    accumulate: Positive = 1  # pieces an update's batch is computed in; the result does not depend on it, dropout aside
     precision: Literal["float32", "bfloat16"] = "float32"
     validate_every: Positive = 500
     validate_by: Literal["loss", "bleu"] = "bleu"

@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
 
+from regard.data.batching import pad_lists, shifted
 from regard.data.links import Link, links_from_weights, merge_pieces
 from regard.data.tokenizers import END, PAD, START
 from regard.decoding.beam import beam_search
@@ -80,7 +80,7 @@ class Trained:
 
     @torch.inference_mode()
     def search_batch(self, sources: Sequence[Sequence[int]], settings: Decoding) -> list[list[Found]]:
-        source, lengths = self.pad(sources, end=True)
+        source, lengths = self.pad(sources)
         limits = (lengths * settings.max_ratio + 10).long().clamp(max=settings.max_length)
         step, state = self.model.start(self.model.encode(source, lengths))
         if settings.beam == 1:
@@ -91,18 +91,17 @@ class Trained:
             length_penalty=settings.length_penalty,
         )  # fmt: skip
 
-    def pad(self, rows: Sequence[Sequence[int]], end: bool = False, start: bool = False) -> tuple[Tensor, Tensor]:
-        before, after = [START] * start, [END] * end
-        tensors = [torch.tensor([*before, *row, *after], dtype=torch.long) for row in rows]
-        lengths = torch.tensor([len(tensor) for tensor in tensors])
-        return pad_sequence(tensors, batch_first=True, padding_value=PAD).to(self.device), lengths.to(self.device)
+    def pad(self, rows: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
+        """Tokens and END, padded as in training, and their lengths."""
+        matrix, lengths = pad_lists(rows)
+        return torch.from_numpy(matrix).to(self.device), torch.from_numpy(lengths).to(self.device)
 
     def score(self, pairs: Iterable[Pair]) -> list[Likelihood]:
         """log p(target | source) of each pair."""
 
         def read(steps: Steps, targets: Sequence[Sequence[int]], _sources: Sequence[Sequence[int]]) -> Iterator[Likelihood]:
             log_probs = self.model.decoder.logits(steps.outputs).float().log_softmax(dim=-1)
-            wanted, _ = self.pad(targets, end=True)
+            wanted, _ = self.pad(targets)
             each = log_probs.gather(2, wanted[..., None]).squeeze(-1).masked_fill(wanted == PAD, 0.0)
             for total, target in zip(each.double().sum(dim=1).tolist(), targets, strict=True):
                 yield Likelihood(total, len(target) + 1)
@@ -137,8 +136,9 @@ class Trained:
         sizes = [max(len(source), len(target)) for source, target in zip(sources, targets, strict=True)]
         for rows in batches(sizes, self.decoding.batch_tokens, keep_empty=True):
             some, wanted = [sources[row] for row in rows], [targets[row] for row in rows]
-            source, lengths = self.pad(some, end=True)
-            steps = self.model.decode(source, lengths, self.pad(wanted, start=True)[0])
+            source, lengths = self.pad(some)
+            words = torch.from_numpy(shifted(pad_lists(wanted)[0])).to(self.device)
+            steps = self.model.decode(source, lengths, words)
             for row, result in zip(rows, read(steps, wanted, some), strict=True):
                 results[row] = result
         return results

@@ -1,4 +1,4 @@
-"""Dropout (Srivastava et al. 2014) whose mask costs 16 random bits an element; torch's takes four times as long on a CPU."""
+"""Dropout (Srivastava et al. 2014) whose mask costs 16 random bits an element (benchmarks/dropout.py: torch's is slower)."""
 
 import torch
 from jaxtyping import Float

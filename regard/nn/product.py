@@ -12,8 +12,9 @@ ONE_DNN = torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_l
 def product(
     inputs: Float[Tensor, "*rows input"], weight: Float[Tensor, "output input"], bias: Float[Tensor, "output"] | None = None
 ) -> Float[Tensor, "*rows output"]:
-    """On a CPU and in float32 PyTorch multiplies with MKL, which oneDNN beats by a third on processors that are not
-    Intel's. oneDNN is reached through the operator that torch.compile's own CPU code calls; it has no gradient."""
+    """On a CPU and in float32 PyTorch multiplies with MKL, which oneDNN beats on the AMD processors we have
+    (benchmarks/products.py). It is reached through the operator that torch.compile's own CPU code calls, which has no
+    gradient: whoever needs one takes `shared`."""
     if one_dnn_applies(inputs, weight):
         result: Tensor = torch.ops.mkldnn._linear_pointwise(inputs, weight, bias, "none", [], "")
         return result
