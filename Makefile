@@ -29,7 +29,7 @@ test-slow: $(STAMP)
 	$(PYTEST) -m slow
 
 test-gpu: $(STAMP)
-	$(BIN)/python -m pytest -m gpu
+	$(BIN)/python -m pytest -o addopts=-q -m gpu  # without checked shapes: Triton reads its functions' own source
 
 check: $(STAMP)
 	$(BIN)/ruff format --check .
@@ -43,6 +43,7 @@ bench: $(STAMP)
 	$(BIN)/python benchmarks/products.py
 	$(BIN)/python benchmarks/scores.py
 	$(BIN)/python benchmarks/dropout.py
+	$(BIN)/python benchmarks/cells.py
 	$(BIN)/python benchmarks/kills.py
 	test -z "$$REGARD_DATA" || $(BIN)/python benchmarks/data.py
 

@@ -224,6 +224,18 @@ def read(name_or_path: str | Path, overrides: Sequence[str] = ()) -> Recipe:
 
 
 def read_values(name_or_path: str | Path) -> dict[str, Any]:
+    """A recipe's own values over those of the built-in recipe that its key `base` names, if it has one."""
+    values = own_values(name_or_path)
+    base = values.pop("base", None)
+    return values if base is None else merge(plain(choose(built_in(), str(base), "base recipe"), str(base)), values)
+
+
+def merge(under: Any, over: Any) -> Any:
+    both = isinstance(under, dict) and isinstance(over, dict)
+    return {**under, **{key: merge(under.get(key), value) for key, value in over.items()}} if both else over
+
+
+def own_values(name_or_path: str | Path) -> dict[str, Any]:
     path, shipped = Path(name_or_path), built_in()
     if str(name_or_path) in shipped:
         return plain(shipped[str(name_or_path)], str(name_or_path))
@@ -243,9 +255,9 @@ def plain(text: str, where: str) -> dict[str, Any]:
         mark = getattr(error, "problem_mark", None)
         line = f":{mark.line + 1}" if mark is not None else ""
         raise RecipeError(f"{where}{line}: not valid YAML: {getattr(error, 'problem', error)}") from None
-    if not isinstance(values, dict):
-        raise RecipeError(f"{where}: a recipe is a mapping of keys to values")
-    return values
+    if isinstance(values, dict):
+        return values
+    raise RecipeError(f"{where}: a recipe is a mapping of keys to values")
 
 
 def override(values: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
@@ -261,20 +273,17 @@ def override(values: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, A
 
 def scalar(text: str, where: str) -> Any:
     try:
-        value = yaml.safe_load(text)
+        return number(yaml.safe_load(text))
     except yaml.YAMLError:
         raise RecipeError(f"{where!r}: the value is not valid YAML") from None
-    return number(value)
 
 
 def number(value: Any) -> Any:
     """YAML 1.1 reads 1e-3 as text: take it for the number it is."""
-    if isinstance(value, str):
-        try:
-            return float(value) if "e" in value.lower() and value[0] in "0123456789.-+" else value
-        except ValueError:
-            return value
-    return value
+    try:
+        return float(value) if isinstance(value, str) and "e" in value.lower() and value[0] in "0123456789.-+" else value
+    except ValueError:
+        return value
 
 
 def set_at(values: Mapping[str, Any], path: Sequence[str], value: Any, whole: str) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from pathlib import Path
 import jaxtyping
 import pytest
 
-from regard.corpora import CORPORA, Pair, generate, write
+from regard.corpora import CORPORA, Corpus, Pair, generate, write
 from regard.corpora.corpus import Splits
 from regard.corpora.latin_grammar import Grammar, align
 from regard.corpora.latin_inflection import (
@@ -56,8 +56,13 @@ def test_types_hold() -> None:
 
 
 @pytest.fixture(scope="module", params=CORPORA)
-def splits(request: pytest.FixtureRequest) -> Splits:
-    return generate(CORPORA[request.param], seed=1)
+def corpus(request: pytest.FixtureRequest) -> Corpus:
+    return CORPORA[request.param]
+
+
+@pytest.fixture(scope="module")
+def splits(corpus: Corpus) -> Splits:
+    return generate(corpus, seed=1)
 
 
 @pytest.fixture(scope="module")
@@ -204,8 +209,8 @@ def test_a_sentence_of_few_words_has_one_translation(act: str) -> None:
     assert {source: readings for source, readings in found.items() if len(readings) > 1} == {}
 
 
-def test_every_word_is_aligned(splits: Splits) -> None:
-    for pair in (pair for pairs in splits.values() for pair in pairs):
+def test_every_word_is_aligned(latin: Splits) -> None:
+    for pair in (pair for pairs in latin.values() for pair in pairs):
         sources, targets = zip(*pair.alignment, strict=True)
         assert set(sources) == set(range(len(pair.source.split())))
         assert set(targets) == set(range(len(pair.target.split())))
@@ -215,7 +220,12 @@ def test_every_word_is_aligned(splits: Splits) -> None:
 def test_words_are_parted_by_single_blanks(splits: Splits) -> None:
     for pair in (pair for pairs in splits.values() for pair in pairs):
         for text in (pair.source, pair.target):
-            assert text == " ".join(text.split())
+            assert text == " ".join(text.split()) != ""
+
+
+def test_sentences_end_and_have_no_stray_commas(latin: Splits) -> None:
+    for pair in (pair for pairs in latin.values() for pair in pairs):
+        for text in (pair.source, pair.target):
             assert text.endswith(" .")
             assert not any(twice in text for twice in (", ,", ", ."))
 
@@ -269,8 +279,8 @@ def test_verbs_agree_with_their_subjects(latin: Splits) -> None:
     assert seen > 100
 
 
-def test_generation_is_repeatable(splits: Splits) -> None:
-    again, other = generate(LATIN, seed=1), generate(LATIN, seed=2)
+def test_generation_is_repeatable(corpus: Corpus, splits: Splits) -> None:
+    again, other = generate(corpus, seed=1), generate(corpus, seed=2)
     assert again == splits
     assert all(other[split] != splits[split] for split in splits)
 
@@ -280,8 +290,8 @@ def test_golden_pair() -> None:
     assert generate(LATIN, seed=1, size=1)["train"][0] == GOLDEN
 
 
-def test_splits_have_their_sizes(splits: Splits) -> None:
-    assert {split: len(pairs) for split, pairs in splits.items()} == LATIN.sizes
+def test_splits_have_their_sizes(corpus: Corpus, splits: Splits) -> None:
+    assert {split: len(pairs) for split, pairs in splits.items()} == corpus.sizes
 
 
 def test_no_source_occurs_twice(splits: Splits) -> None:
@@ -289,8 +299,8 @@ def test_no_source_occurs_twice(splits: Splits) -> None:
     assert len(sources) == len(set(sources))
 
 
-def test_the_training_size_changes_nothing_else(splits: Splits) -> None:
-    small = generate(LATIN, seed=1, size=50)
+def test_the_training_size_changes_nothing_else(corpus: Corpus, splits: Splits) -> None:
+    small = generate(corpus, seed=1, size=50)
     assert small["train"] == splits["train"][:50]
     assert all(small[split] == splits[split] for split in splits if split != "train")
 
@@ -335,29 +345,34 @@ def test_word_order_is_free() -> None:
     assert max(len(sources) for sources in orders.values()) >= 6
 
 
-@pytest.mark.parametrize("name", CORPORA)
-def test_written_files_hold_the_pairs(name: str, tmp_path: Path) -> None:
-    corpus, written = CORPORA[name], generate(CORPORA[name], seed=3, size=40)
+def test_written_files_hold_the_pairs(corpus: Corpus, tmp_path: Path) -> None:
+    written = generate(corpus, seed=3, size=40)
     paths = write(corpus, tmp_path / "new" / "folder", seed=3, size=40)
     assert {path.name for path in (tmp_path / "new" / "folder").iterdir()} == {
         path.name for parts in paths.values() for path in parts.values()
     }
     for split, parts in paths.items():
         assert parts["source"].name == f"{split}.{corpus.source_suffix}"
-        columns = [parts[part].read_text(encoding="utf-8").splitlines() for part in ("source", "target", "alignment")]
-        read = [Pair(source, target, parse(links)) for source, target, links in zip(*columns, strict=True)]
+        columns = {part: path.read_text(encoding="utf-8").splitlines() for part, path in parts.items()}
+        links = columns.get("alignment", [""] * len(written[split]))
+        read = [Pair(*row[:2], parse(row[2])) for row in zip(columns["source"], columns["target"], links, strict=True)]
         assert read == written[split]
+
+
+def test_only_what_is_aligned_has_a_file_of_alignments(tmp_path: Path) -> None:
+    for name, parts in (("latin", {"source", "target", "alignment"}), ("arithmetic", {"source", "target"})):
+        assert {frozenset(paths) for paths in write(CORPORA[name], tmp_path, size=3).values()} == {frozenset(parts)}
 
 
 def parse(links: str) -> tuple[tuple[int, int], ...]:
     return tuple((int(source), int(target)) for source, _, target in (link.partition("-") for link in links.split()))
 
 
-def test_wrong_sizes_are_refused(tmp_path: Path) -> None:
+def test_wrong_sizes_are_refused(corpus: Corpus, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="at least 1"):
-        write(LATIN, tmp_path, seed=1, size=0)
-    with pytest.raises(UserError, match="no split 'dev'"):
-        LATIN.generate(1, {"dev": 3})
+        write(corpus, tmp_path, seed=1, size=0)
+    with pytest.raises(UserError, match=f"the {corpus.name} corpus has no split 'dev'"):
+        corpus.generate(1, {"dev": 3})
 
 
 GOLDEN = Pair(

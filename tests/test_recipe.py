@@ -5,6 +5,7 @@ import pytest
 from regard.models import MODELS, configure
 from regard.models.decoders import DECODERS
 from regard.models.encoders import ENCODERS
+from regard.nn.cells import CELLS
 from regard.recipe import Recipe, RecipeError, built_in, override, parse, read, to_yaml
 
 WRONG = {
@@ -92,3 +93,19 @@ def test_tables_and_kinds_agree():
     for table in (MODELS, ENCODERS, DECODERS):
         for name, entry in table.items():
             assert entry.Config().kind == name
+
+
+def test_a_recipe_lies_over_its_base(tmp_path):
+    (tmp_path / "mine.yaml").write_text("base: demo\nmodel: {encoder: {cell: mut1, hidden_size: 7}}\ntraining: {updates: 3}\n")
+    mine, demo = read(tmp_path / "mine.yaml"), read("demo")
+    assert mine.model["encoder"] == {**demo.model["encoder"], "cell": "mut1", "hidden_size": 7}
+    assert mine.model["decoder"] == demo.model["decoder"]
+    assert mine.training == demo.training.model_copy(update={"updates": 3})
+    (tmp_path / "mine.yaml").write_text("base: dmeo\n")
+    with pytest.raises(RecipeError, match="unknown base recipe 'dmeo'; did you mean 'demo'"):
+        read(tmp_path / "mine.yaml")
+
+
+def test_every_cell_has_a_recipe():
+    found = {read(name).model["encoder"]["cell"] for name in built_in() if name.startswith("latin-")}
+    assert found == CELLS.keys()

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from regard import __version__
-from regard.cli import corpora, evaluate, generate, look, recipes, train
+from regard.cli import corpora, evaluate, generate, lab, look, recipes, train
 from regard.errors import UserError
 
 app = typer.Typer(
@@ -20,6 +20,7 @@ app = typer.Typer(
 )
 for verb in (train.train, generate.generate, evaluate.evaluate, look.look, recipes.recipes, corpora.corpora):
     app.command()(verb)
+app.add_typer(lab.lab)
 
 
 def show_version(wanted: bool) -> bool:

@@ -12,7 +12,7 @@ def corpora(
     seed: Annotated[int, typer.Option(help="Another seed, another corpus.")] = 1,
     size: Annotated[int | None, typer.Option(min=1, help="Training pairs; each corpus has its own default.")] = None,
 ) -> None:
-    """List the data sets that regard generates, or write one with its true word alignments."""
+    """List the data sets that regard generates, or write one, with its true word alignments if it has any."""
     from regard.corpora import CORPORA
     from regard.corpora.corpus import write
     from regard.errors import UserError

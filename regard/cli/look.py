@@ -15,6 +15,7 @@ def look(
     png: Annotated[Path | None, typer.Option(help="Write a picture.")] = None,
     svg: Annotated[Path | None, typer.Option(help="Write a drawing.")] = None,
     html: Annotated[Path | None, typer.Option(help="Write a page.")] = None,
+    past: Annotated[bool, typer.Option("--past", help="Show where the encoder looked while it read each word.")] = False,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
 ) -> None:
     """Show which source words the model looked at for each word it wrote."""
@@ -26,11 +27,13 @@ def look(
     from regard.insight.page import html as write_html
     from regard.insight.terminal import terminal
 
+    if past and target is not None:
+        raise UserError("--past looks at the source alone; it takes no --target")
     if (target is not None or png or svg) and len(texts) > 1:
         raise UserError("--target, --png and --svg take one text; --html takes many")
     trained = load(run, device)
-    targets = [target] if target is not None else trained.generate(texts)
-    found = trained.align(list(zip(texts, targets, strict=True)))
+    targets = [target] if target is not None else texts if past else trained.generate(texts)
+    found = [trained.look_back(text) for text in texts] if past else trained.align(list(zip(texts, targets, strict=True)))
     heatmaps = [Heatmap(one.source, one.target, one.weights) for one in found]
     color = sys.stdout.isatty() and "NO_COLOR" not in os.environ
     for heatmap, written in zip(heatmaps, targets, strict=True):

@@ -16,4 +16,4 @@ def recipes(
         typer.echo(choose(shipped, name, "recipe"), nl=False)
         return
     for each, text in shipped.items():
-        typer.echo(f"{each:16} {plain(text, each).get('about', '')}")
+        typer.echo(f"{each:22} {plain(text, each).get('about', '')}")

@@ -1,8 +1,9 @@
-"""Generated data sets whose truth is known: every pair comes with the word alignment it was built from."""
+"""Generated data sets whose truth is known: where words correspond, a pair comes with the word alignment it was built from."""
 
+from regard.corpora.arithmetic import ARITHMETIC
 from regard.corpora.corpus import Corpus, Pair, generate, write
 from regard.corpora.latin import LATIN
 
 __all__ = ["CORPORA", "Corpus", "Pair", "generate", "write"]
 
-CORPORA: dict[str, Corpus] = {"latin": LATIN}
+CORPORA: dict[str, Corpus] = {"latin": LATIN, "arithmetic": ARITHMETIC}

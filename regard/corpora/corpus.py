@@ -1,6 +1,6 @@
 """What a generated data set is: pairs with their true word alignment, in named splits, and how they become files."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -9,7 +9,10 @@ from regard.errors import UserError
 
 
 class Pair(NamedTuple):
-    """Two sentences of words parted by single blanks, and the 0-based links (source word, target word) between them."""
+    """Two sentences of words parted by single blanks, and the 0-based links (source word, target word) between them.
+
+    A corpus whose pairs have no word alignment has no links at all.
+    """
 
     source: str
     target: str
@@ -39,22 +42,48 @@ def generate(corpus: Corpus, seed: int = 1, size: int | None = None) -> Splits:
     return corpus.generate(seed, sizes)
 
 
+def draw_splits(
+    name: str, candidates: Mapping[str, Callable[[str], Iterator[Pair]]], seed: int, sizes: Mapping[str, int]
+) -> Splits:
+    """`sizes` pairs from the candidates of each split. Training pairs, which stand first, are drawn last and avoid all
+    others, so that their number changes nothing else."""
+    for split in sizes.keys() - candidates.keys():
+        raise UserError(f"the {name} corpus has no split {split!r}; choose from {', '.join(candidates)}")
+    taken: set[str] = set()
+    kept = [split for split in candidates if split in sizes]
+    drawn = {split: draw(candidates[split](f"{name} {seed} {split}"), sizes[split], taken) for split in reversed(kept)}
+    return {split: drawn[split] for split in kept}
+
+
+def draw(candidates: Iterator[Pair], size: int, taken: set[str]) -> list[Pair]:
+    """`size` pairs with sources that are not `taken` yet; they are from now on."""
+    pairs: list[Pair] = []
+    while len(pairs) < size:
+        pair = next(candidates)
+        if pair.source not in taken:
+            taken.add(pair.source)
+            pairs.append(pair)
+    return pairs
+
+
 def write(corpus: Corpus, directory: Path, seed: int = 1, size: int | None = None) -> dict[str, dict[str, Path]]:
-    """Write `SPLIT.SUFFIX` for both sides and `SPLIT.align` (Pharaoh `i-j`); the paths by split and part."""
+    """Write `SPLIT.SUFFIX` for both sides and, where there are links, `SPLIT.align` (Pharaoh `i-j`); the paths by split
+    and part."""
     splits = generate(corpus, seed, size)
     directory.mkdir(parents=True, exist_ok=True)
     return {split: write_split(corpus, directory, split, pairs) for split, pairs in splits.items()}
 
 
 def write_split(corpus: Corpus, directory: Path, split: str, pairs: list[Pair]) -> dict[str, Path]:
-    paths = {
-        "source": directory / f"{split}.{corpus.source_suffix}",
-        "target": directory / f"{split}.{corpus.target_suffix}",
-        "alignment": directory / f"{split}.align",
+    parts = {
+        "source": (corpus.source_suffix, [pair.source for pair in pairs]),
+        "target": (corpus.target_suffix, [pair.target for pair in pairs]),
     }
-    write_lines(paths["source"], (pair.source for pair in pairs))
-    write_lines(paths["target"], (pair.target for pair in pairs))
-    write_lines(paths["alignment"], (pharaoh(pair) for pair in pairs))
+    if any(pair.alignment for pair in pairs):
+        parts["alignment"] = ("align", [pharaoh(pair) for pair in pairs])
+    paths = {part: directory / f"{split}.{suffix}" for part, (suffix, _) in parts.items()}
+    for part, (_, lines) in parts.items():
+        write_lines(paths[part], lines)
     return paths
 
 

@@ -49,7 +49,8 @@ def beam_search(
 ) -> list[list[Found]]:
     """The best outputs of each sentence by log p / length ** penalty (length counts the end mark).
 
-    A sentence is finished when `width` of its hypotheses have closed, or at its limit, which closes those still open.
+    A sentence is finished when `width` of its hypotheses have closed and none that is open leads them all, or at its limit,
+    which closes those still open.
     """
     batch, longest = len(limits), int(limits.max())
     state = repeat_rows(state, width)
@@ -65,10 +66,12 @@ def beam_search(
         scores = ended.totals / length**length_penalty
         closed = closed + (ended.totals > IMPOSSIBLE).sum(dim=1)
         pool = pool.add(ended.tokens, ended.totals, scores, end)
-        at_limit = (limits == length)[:, None] & (closed < width)[:, None]
+        leads = beam.totals[:, 0] / length**length_penalty > pool.scores[:, 0]
+        going = (closed < width) | leads
+        at_limit = ((limits == length) & going)[:, None]
         last = beam.totals.masked_fill(~at_limit, IMPOSSIBLE)
         pool = pool.add(beam.tokens, last, last / length**length_penalty, end)
-        finished = (closed >= width) | (limits <= length)
+        finished = ~going | (limits <= length)
         beam = beam._replace(totals=beam.totals.masked_fill(finished[:, None], IMPOSSIBLE))
         if finished.all():
             break

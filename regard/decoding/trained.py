@@ -122,6 +122,18 @@ class Trained:
         both = list(pairs)
         return [own_words(found, pair) for found, pair in zip(self.force(both, read), both, strict=True)]
 
+    @torch.inference_mode()
+    def look_back(self, text: str) -> Alignment:
+        """Which words of the source each of its words looked at while it was read: for cells that attend to their past."""
+        (tokens,) = self.source.encode([text])
+        found = self.model.encoder.past(torch.tensor([tokens], device=self.device)) if tokens else None
+        if found is None:
+            raise UserError("this encoder does not attend to what it has read; train one with cell=lstm_tape or tanh_attention")
+        words = self.source.words(tokens)
+        source = self.source.decode(tokens).split()
+        merged = merge_pieces(found[0].float().cpu().numpy(), words, words)
+        return own_words(Alignment(source, source, merged), (text, text))
+
     def by_words(self, source: Sequence[int], target: Sequence[int], weights: np.ndarray) -> Alignment:
         merged = merge_pieces(weights, self.source.words(source), self.target.words(target))
         return Alignment(self.source.decode(source).split(), self.target.decode(target).split(), merged)

@@ -42,6 +42,10 @@ class Encoder(nn.Module):
     def forward(self, tokens: Int[Tensor, "batch source"], lengths: Int[Tensor, "batch"]) -> Memory:
         raise NotImplementedError
 
+    def past(self, tokens: Int[Tensor, "batch source"]) -> Float[Tensor, "batch source source"] | None:
+        """Where each position of whole rows looked while it was read, if this encoder attends to what it reads."""
+        return None
+
 
 class Decoder(nn.Module):
     """`forward` (teacher forcing) and repeated `step` compute the same thing: the first law."""

@@ -1,138 +1,270 @@
-"""Recurrent cells: a gate count, a state, and one update equation. CELLS names them."""
+"""The cells of the lectures, one equation each. CELLS names them.
 
-from collections.abc import Callable, Iterator
-from typing import Any, ClassVar, NamedTuple
+σ is the logistic function, ∗ the elementwise product; p is the sum of the terms that a cell's `terms` names: `x` is W x + b,
+`h` is U h, `t` is U tanh(h), `m` is V m with m = σ(p_1) ∗ h, the state after the reset.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from regard.nn.cell import Blocks, Cell, CellList, CellState, GatedCell, Hidden, HiddenMemory, Twin
 from regard.nn.shared import Linear, shared
+from regard.nn.tape import MemoryTapeCell, TanhAttentionCell
+
+__all__ = ["CELLS", "Cell", "CellList", "CellState", "GatedCell", "Hidden", "HiddenMemory"]
 
 
-class Hidden(NamedTuple):
-    hidden: Float[Tensor, "batch hidden"]
+class TanhCell(GatedCell):
+    """h = tanh(p)  (Elman 1990; the lectures' SimpleRNN)."""
+
+    terms = ("xh",)
+    twin = Twin(torch.rnn_tanh, 1)
+
+    def update(self, pre: Blocks, state: CellState) -> Hidden:
+        return Hidden(torch.tanh(pre[0]))
 
 
-class HiddenMemory(NamedTuple):
-    hidden: Float[Tensor, "batch hidden"]
-    memory: Float[Tensor, "batch hidden"]
+class ReluCell(GatedCell):
+    """h = max(0, p)  (Le et al. 2015)."""
+
+    terms = ("xh",)
+    twin = Twin(torch.rnn_relu, 0)
+
+    def update(self, pre: Blocks, state: CellState) -> Hidden:
+        return Hidden(torch.relu(pre[0]))
 
 
-CellState = Hidden | HiddenMemory
-Fused = Callable[..., Any]
+class MemoryCell(GatedCell):
+    """c = f ∗ c + i ∗ tanh(p_g),  h = o ∗ tanh(c): what all kinds of LSTM share."""
+
+    State = HiddenMemory
+    starts = ends = 2
+
+    def end(self, state: CellState) -> tuple[Tensor, ...]:
+        """The memory knows no bound, and what reads it (a decoder's first state) would be driven to saturation by it."""
+        return state.hidden, torch.tanh(state.memory)
+
+    def write(self, write: Any, forget: Any, candidate: Any, read: Any, state: CellState) -> HiddenMemory:
+        memory = forget * state.memory + write * torch.tanh(candidate)
+        return HiddenMemory(read * torch.tanh(self.norm_memory(memory)), memory)
 
 
-class Cell(nn.Module):
-    """Every state has `.hidden`: the cell's output and the only recurrent input.
+class LSTMCell(MemoryCell):
+    """i, f, o = σ(p_i), σ(p_f), σ(p_o)  (Hochreiter & Schmidhuber 1997, forget gate of Gers et al. 2000).
 
-    `from_input` maps x_t to all gates and needs no state, so a scan computes it for all steps at once.
+    The gates stand in torch.nn.LSTM's order: i, f, g, o.
     """
 
-    gates: ClassVar[int]
-    State: ClassVar[type[Hidden] | type[HiddenMemory]] = Hidden
-    fused: ClassVar[Fused | None] = None  # the library's scan of the same equations: cuDNN on a GPU, oneDNN or ATen on a CPU
-    cudnn_mode: ClassVar[int] = 0  # cuDNN's number for that scan
+    terms = ("xh",) * 4
+    twin = Twin(torch.lstm, 2)
 
-    def __init__(self, input_size: int, hidden_size: int) -> None:
-        super().__init__()
-        self.input_size, self.hidden_size = input_size, hidden_size
-        self.from_input = Linear(input_size, self.gates * hidden_size)
-        self.from_hidden = Linear(hidden_size, self.gates * hidden_size)
-        for parameter in self.parameters():
-            nn.init.uniform_(parameter, -(hidden_size**-0.5), hidden_size**-0.5)  # as torch.nn.RNNBase
+    def update(self, pre: Blocks, state: CellState) -> HiddenMemory:
+        write, forget, candidate, read = pre
+        return self.write(torch.sigmoid(write), torch.sigmoid(forget), candidate, torch.sigmoid(read), state)
 
-    def zero_state(self, like: Float[Tensor, "batch *rest"]) -> CellState:
-        zeros = like.new_zeros(like.shape[0], self.hidden_size)
-        return self.State(*(zeros for _ in self.State._fields))
 
-    def update(
-        self, from_input: Float[Tensor, "batch gates"], from_hidden: Float[Tensor, "batch gates"], state: CellState
-    ) -> CellState:
-        raise NotImplementedError
+class AblatedLSTMCell(MemoryCell):
+    """An LSTM with one gate fixed at 1, whose parameters do not exist (Jozefowicz et al. 2015).
 
-    def bind(self) -> Callable[[Tensor, CellState], CellState]:
-        """The step as a function for one pass: (gates from the input, state) -> state."""
-        recurrent = shared(self.from_hidden)
-        return lambda from_input, state: self.update(from_input, recurrent(state.hidden), state)
+    A library's LSTM computes it too: with weights of 0 and a bias of 30 for that gate, as σ(30) = 1 in float32.
+    """
 
-    def forward(self, inputs: Float[Tensor, "batch input"], state: CellState) -> CellState:
-        return self.bind()(self.from_input(inputs), state)
+    terms = ("xh",) * 3
+    twin = Twin(torch.lstm, 2)
+    fixed: ClassVar[int]  # the gate's number in the LSTM's order
 
     @property
     def weights(self) -> list[Tensor]:
-        """In the order of torch.nn's recurrent layers, which the fused scans take."""
-        return [self.from_input.weight, self.from_hidden.weight, self.from_input.bias, self.from_hidden.bias]
+        open_gate = (0.0, 0.0, 30.0, 0.0)
+        parts = [self.with_gate(weight, value) for weight, value in zip(super().weights, open_gate, strict=True)]
+        block = torch.cat([part.flatten() for part in parts])  # cuDNN asks for one block
+        return [
+            flat.view_as(part) for flat, part in zip(torch.split(block, [part.numel() for part in parts]), parts, strict=True)
+        ]
 
-    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> "Cell":
-        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
-        if self.fused is not None and self.from_input.weight.is_cuda:
-            self.flatten()
-        return self
+    def with_gate(self, weight: Tensor, value: float) -> Tensor:
+        blocks = list(torch.split(weight, self.hidden_size))
+        blocks.insert(self.fixed, torch.full_like(blocks[0], value))
+        return torch.cat(blocks)
 
-    def flatten(self) -> None:
-        """Lay the weights in one block, which cuDNN asks for (it copies them at every call otherwise)."""
-        with torch.no_grad():
-            torch._cudnn_rnn_flatten_weight(
-                self.weights, 4, self.input_size, self.cudnn_mode, self.hidden_size, 0, 1, True, False
-            )
-
-
-class CellList(nn.ModuleList):
-    """Cells that know they are cells."""
-
-    def __iter__(self) -> Iterator[Cell]:
-        return super().__iter__()  # type: ignore[return-value]
-
-    def __getitem__(self, index: int) -> Cell:  # type: ignore[override]
-        return super().__getitem__(index)  # type: ignore[return-value]
+    def flatten(self, mode: int) -> None:
+        """`weights` makes its own block."""
 
 
-class TanhCell(Cell):
-    """h = tanh(W x + U h)  (Elman 1990)."""
+class LSTMWithoutInputCell(AblatedLSTMCell):
+    """LSTM-i: i = 1."""
 
-    gates = 1
-    fused = staticmethod(torch.rnn_tanh)
-    cudnn_mode = 1
+    fixed = 0
 
-    def update(self, from_input: Tensor, from_hidden: Tensor, state: CellState) -> CellState:
-        return Hidden(torch.tanh(from_input + from_hidden))
+    def update(self, pre: Blocks, state: CellState) -> HiddenMemory:
+        forget, candidate, read = pre
+        return self.write(1.0, torch.sigmoid(forget), candidate, torch.sigmoid(read), state)
 
 
-class LSTMCell(Cell):
-    """Hochreiter & Schmidhuber 1997 with the forget gate of Gers et al. 2000; gates in torch.nn.LSTM's order.
+class LSTMWithoutForgetCell(AblatedLSTMCell):
+    """LSTM-f: f = 1."""
 
-    c = f ∗ c + i ∗ tanh(g),  h = o ∗ tanh(c)
+    fixed = 1
+
+    def update(self, pre: Blocks, state: CellState) -> HiddenMemory:
+        write, candidate, read = pre
+        return self.write(torch.sigmoid(write), 1.0, candidate, torch.sigmoid(read), state)
+
+
+class LSTMWithoutOutputCell(AblatedLSTMCell):
+    """LSTM-o: o = 1."""
+
+    fixed = 3
+
+    def update(self, pre: Blocks, state: CellState) -> HiddenMemory:
+        write, forget, candidate = pre
+        return self.write(torch.sigmoid(write), torch.sigmoid(forget), candidate, 1.0, state)
+
+
+class LSTMForgetBiasCell(LSTMCell):
+    """LSTM-b: the LSTM whose forget gate begins with a bias of 1, so that it begins open (Gers et al. 2000)."""
+
+    def __init__(self, input_size: int, hidden_size: int, layer_norm: bool = False) -> None:
+        super().__init__(input_size, hidden_size, layer_norm)
+        biases: list[Any] = [self.norms["x"].bias, self.norms["h"].bias] if layer_norm else self.weights[2:]
+        for bias, value in zip(biases, (1.0, 0.0), strict=True):
+            nn.init.constant_(bias.data[hidden_size : 2 * hidden_size], value)
+
+
+class PeepholeLSTMCell(MemoryCell):
+    """i = σ(p_i + w_i ∗ c), f = σ(p_f + w_f ∗ c), o = σ(p_o + w_o ∗ c_new)  (Gers & Schmidhuber 2000)."""
+
+    terms = ("xh",) * 4
+
+    def build(self) -> None:
+        super().build()
+        self.peep = nn.Parameter(torch.empty(3, self.hidden_size))
+
+    @property
+    def vectors(self) -> Sequence[Tensor]:
+        return self.peep.unbind(0)
+
+    def update(self, pre: Blocks, state: CellState, *vectors: Any) -> HiddenMemory:
+        write, forget, candidate, read = pre
+        to_write, to_forget, to_read = vectors
+        kept = torch.sigmoid(forget + to_forget * state.memory) * state.memory
+        memory = kept + torch.sigmoid(write + to_write * state.memory) * torch.tanh(candidate)
+        return HiddenMemory(torch.sigmoid(read + to_read * memory) * torch.tanh(self.norm_memory(memory)), memory)
+
+
+class GRUCell(GatedCell):
+    """r, z = σ(p_r), σ(p_z),  n = tanh(W x + r ∗ (U h)),  h = (1 - z) ∗ n + z ∗ h
+
+    The form of cuDNN and torch.nn.GRU: the reset comes after the product, and z keeps. `gru_cho` is the lectures' form.
     """
 
-    gates = 4
-    State = HiddenMemory
-    fused = staticmethod(torch.lstm)
-    cudnn_mode = 2
+    terms = ("xh", "xh", "h", "x")
+    twin = Twin(torch.gru, 3)
 
-    def update(self, from_input: Tensor, from_hidden: Tensor, state: CellState) -> CellState:
-        assert isinstance(state, HiddenMemory)
-        write, forget, candidate, read = (from_input + from_hidden).chunk(4, dim=-1)
-        memory = torch.sigmoid(forget) * state.memory + torch.sigmoid(write) * torch.tanh(candidate)
-        return HiddenMemory(torch.sigmoid(read) * torch.tanh(memory), memory)
+    def update(self, pre: Blocks, state: CellState) -> Hidden:
+        reset, keep, from_hidden, from_input = pre
+        candidate = torch.tanh(from_input + torch.sigmoid(reset) * from_hidden)
+        return Hidden(candidate + torch.sigmoid(keep) * (state.hidden - candidate))
 
 
-class GRUCell(Cell):
-    """Cho et al. 2014 in the reset-after form that cuDNN and torch.nn.GRU compute.
+class TwoProductCell(GatedCell):
+    """h = (1 - z) ∗ h + z ∗ tanh(p_h), where p_h multiplies the state after the reset: p_r, p_z, p_h."""
 
-    n = tanh(W x + r ∗ (U h)),  h = (1 - z) ∗ n + z ∗ h
-    """
+    terms = ("xh", "xh", "xm")
 
-    gates = 3
-    fused = staticmethod(torch.gru)
-    cudnn_mode = 3
-
-    def update(self, from_input: Tensor, from_hidden: Tensor, state: CellState) -> CellState:
-        size = self.hidden_size
-        both = torch.sigmoid(from_input[..., : 2 * size] + from_hidden[..., : 2 * size])
-        reset, keep = both.chunk(2, dim=-1)
-        candidate = torch.tanh(from_input[..., 2 * size :] + reset * from_hidden[..., 2 * size :])
-        return Hidden(candidate + keep * (state.hidden - candidate))
+    def update(self, pre: Blocks, state: CellState) -> Hidden:
+        _, update, candidate = pre
+        return Hidden(state.hidden + torch.sigmoid(update) * (torch.tanh(candidate) - state.hidden))
 
 
-CELLS: dict[str, type[Cell]] = {"tanh": TanhCell, "lstm": LSTMCell, "gru": GRUCell}
+class ChoGRUCell(TwoProductCell):
+    """z, r = σ(p_z), σ(p_r),  h = (1 - z) ∗ h + z ∗ tanh(W x + V (r ∗ h) + b)  (Cho et al. 2014, as lecture 004 prints it)."""
+
+
+class MinimalGatedCell(GatedCell):
+    """f = σ(p_f),  h = (1 - f) ∗ h + f ∗ tanh(W x + V (f ∗ h) + b)  (Zhou et al. 2016)."""
+
+    terms = ("xh", "xm")
+
+    def update(self, pre: Blocks, state: CellState) -> Hidden:
+        forget, candidate = pre
+        return Hidden(state.hidden + torch.sigmoid(forget) * (torch.tanh(candidate) - state.hidden))
+
+
+class AsItIsCell(TwoProductCell):
+    """A cell into one of whose sums x enters as it is, without a matrix. Where the input has another size than the state
+    it is projected first, x' = P x, since a sum of unequal sizes means nothing; lecture 004 is silent on this."""
+
+    as_it_is: ClassVar[int]  # that sum's place
+
+    def build(self) -> None:
+        super().build()
+        same = self.input_size == self.hidden_size
+        self.from_input = Linear(self.input_size, self.width - self.hidden_size)
+        self.resize = None if same else Linear(self.input_size, self.hidden_size, bias=False)
+        self.bias = nn.Parameter(torch.empty(self.hidden_size))
+
+    def bind_project(self) -> Callable[[Tensor], Tensor]:
+        product = shared(self.from_input)
+        resize = (lambda inputs: inputs) if self.resize is None else shared(self.resize)
+
+        def project(inputs: Float[Tensor, "*rows input"]) -> Float[Tensor, "*rows width"]:
+            blocks = list(torch.split(product(inputs), self.hidden_size, dim=-1))
+            blocks.insert(self.as_it_is, resize(inputs).to(blocks[0].dtype))
+            return self.norm("x", torch.cat(blocks, dim=-1))
+
+        return project
+
+    def enter(self, projected: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows width"]:
+        blocks = list(torch.split(projected, self.hidden_size, dim=-1))
+        blocks[self.as_it_is] = self.as_is(blocks[self.as_it_is]) + self.bias
+        return torch.cat(blocks, dim=-1)
+
+    def as_is(self, inputs: Tensor) -> Tensor:
+        return inputs
+
+
+class MUT1Cell(AsItIsCell):
+    """z = σ(W x + b),  r = σ(W x + U h + b),  h = tanh(V (r ∗ h) + tanh(x) + b) ∗ z + h ∗ (1 - z)  (Jozefowicz et al. 2015)."""
+
+    terms = ("xh", "x", "xm")
+    as_it_is = 2
+
+    def as_is(self, inputs: Tensor) -> Tensor:
+        return torch.tanh(inputs)
+
+
+class MUT2Cell(AsItIsCell):
+    """z = σ(W x + U h + b),  r = σ(x + U h + b),  h = tanh(V (r ∗ h) + W x + b) ∗ z + h ∗ (1 - z)."""
+
+    as_it_is = 0
+
+
+class MUT3Cell(TwoProductCell):
+    """z = σ(W x + U tanh(h) + b),  r = σ(W x + U h + b),  h = tanh(V (r ∗ h) + W x + b) ∗ z + h ∗ (1 - z)."""
+
+    terms = ("xh", "xt", "xm")
+
+
+CELLS: dict[str, type[Cell]] = {
+    "tanh": TanhCell,
+    "relu": ReluCell,
+    "lstm": LSTMCell,
+    "lstm_f": LSTMWithoutForgetCell,
+    "lstm_i": LSTMWithoutInputCell,
+    "lstm_o": LSTMWithoutOutputCell,
+    "lstm_b": LSTMForgetBiasCell,
+    "lstm_peephole": PeepholeLSTMCell,
+    "gru": GRUCell,
+    "gru_cho": ChoGRUCell,
+    "mut1": MUT1Cell,
+    "mut2": MUT2Cell,
+    "mut3": MUT3Cell,
+    "mgu": MinimalGatedCell,
+    "tanh_attention": TanhAttentionCell,
+    "lstm_tape": MemoryTapeCell,
+}

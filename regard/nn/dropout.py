@@ -22,3 +22,10 @@ class Dropout(nn.Dropout):
         if not self.training or nothing_or_all or input.device.type != "cpu":
             return functional.dropout(input, self.p, self.training)
         return input * keep_mask(input, self.p)
+
+
+class LockedDropout(Dropout):
+    """The same mask at every step of a sequence  (Gal & Ghahramani 2016: variational dropout)."""
+
+    def forward(self, input: Float[Tensor, "batch time size"]) -> Float[Tensor, "batch time size"]:
+        return input * super().forward(torch.ones_like(input[:, :1])) if self.training and self.p > 0 else input

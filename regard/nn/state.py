@@ -14,6 +14,8 @@ def map_state(function: Callable[[Tensor], Tensor], state: S) -> S:
     tree: Any = state
     if isinstance(tree, Tensor):
         return function(tree)  # type: ignore[return-value]
+    if isinstance(tree, list):
+        return [map_state(function, part) for part in tree]  # type: ignore[return-value]
     if isinstance(tree, tuple):
         mapped = [map_state(function, part) for part in tree]
         return type(tree)(*mapped) if hasattr(tree, "_fields") else tuple(mapped)  # type: ignore[return-value]
@@ -28,3 +30,8 @@ def repeat_rows(state: S, times: int) -> S:
 def select_rows(state: S, rows: Int[Tensor, "rows"]) -> S:
     """Keep the given rows, in that order."""
     return map_state(lambda tensor: tensor[rows], state)
+
+
+def detach_state(state: S) -> S:
+    """The same state, through which no gradient flows back: the cut of truncated backpropagation through time."""
+    return map_state(lambda tensor: tensor.detach(), state)

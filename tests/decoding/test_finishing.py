@@ -69,3 +69,15 @@ def test_greedy_has_the_score_of_a_beam_of_one():
         for search, more in ((greedy_search, {}), (beam_search, {"width": 1}))
     ]
     assert found[0][0][0].score == pytest.approx(found[1][0][0].score)
+
+
+def test_an_open_hypothesis_that_leads_is_not_left_behind():
+    """Early ends, improbable as they are, fill the pool before the best output has come to its own."""
+    likely, end, length = 0, 1, 6
+
+    def step(words, state):
+        probabilities = torch.tensor([[0.98, 0.02]] if int(state[0, 0]) < length else [[0.02, 0.98]])
+        return Step(probabilities.log().expand(len(words), -1), None, state + 1)
+
+    (found,) = beam_search(step, torch.zeros(1, 1), limits=torch.tensor([12]), width=2, start=0, end=end, length_penalty=1.0)
+    assert found[0].tokens == [likely] * length

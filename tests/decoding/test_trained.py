@@ -1,5 +1,6 @@
 """A trained model in use agrees with itself: search, score, align and the training loss see one and the same model."""
 
+import numpy as np
 import pytest
 import torch
 from tiny import tiny
@@ -7,6 +8,7 @@ from tiny import tiny
 from regard.data.batching import pad_lists, shifted
 from regard.data.tokenizers import END, START, train_tokenizer
 from regard.decoding.trained import Trained
+from regard.errors import UserError
 from regard.models.directory import Bundle
 from regard.recipe import Decoding, Tokenizer
 from regard.training.objective import Examples, Objective
@@ -96,3 +98,23 @@ def test_texts_without_words(trained):
     assert [one.tokens for one in trained.score([("", ""), ("a", ""), ("", "x")])] == [1, 1, 2]
     assert [one.weights.shape for one in trained.align([("", "x"), ("a", "")])] == [(1, 0), (0, 1)]
     assert trained.generate([]) == trained.score([]) == []
+
+
+@pytest.mark.parametrize(("cell", "own"), [("lstm_tape", 0), ("tanh_attention", 1)])
+def test_looking_back_is_what_the_encoder_did(trained, cell, own):
+    """Each direction's weights sum to 1 over what it had read: words before (and, in the vanilla network, the word itself)."""
+    trained.model = tiny({**SETTING, "cell": cell}, vocabulary=len(trained.source), scale=2.0)
+    found = trained.look_back("b a b c a")
+    assert found.source == found.target == ["b", "a", "b", "c", "a"]
+    left, right = np.tril(found.weights, own - 1), np.triu(found.weights, 1 - own)
+    if own:  # both directions look at the word itself
+        np.testing.assert_allclose(found.weights.sum(1), 2, rtol=1e-5)
+    else:
+        np.testing.assert_allclose(left.sum(1), [0, 1, 1, 1, 1], rtol=1e-5)
+        np.testing.assert_allclose(right.sum(1), [1, 1, 1, 1, 0], rtol=1e-5)
+    assert len(set(found.weights[2].round(4))) > 2
+
+
+def test_looking_back_wants_a_cell_that_does(trained):
+    with pytest.raises(UserError, match="does not attend to what it has read"):
+        trained.look_back("a b")

@@ -127,13 +127,105 @@ def test_summary_is_the_last_state_of_each_direction():
         torch.testing.assert_close(memory.summary[row, 4:], memory.states[row, 0, 4:])
 
 
+@pytest.mark.parametrize("layers", [1, 2])
+def test_the_summary_of_an_lstm_holds_hidden_and_memory_at_each_rows_end(layers):
+    """For each layer and direction h and tanh(c), where torch.nn's LSTM on packed sequences ends."""
+    model = tiny(FEW["lstm-none"], layers=layers).encoder
+    oracle = torch.nn.LSTM(5, 4, layers, batch_first=True, bidirectional=True)
+    ours = [weight for layer in model.stack.layers for cell in layer.cells for weight in cell.weights]
+    for parameter, weight in zip(oracle.parameters(), ours, strict=True):
+        parameter.data = weight.data
+    packed = torch.nn.utils.rnn.pack_padded_sequence(model.embed(SOURCE), LENGTHS, batch_first=True)
+    _, (hidden, memory) = oracle(packed)
+    expected = torch.stack([hidden, memory.tanh()], dim=1).flatten(
+        0, 1
+    )  # h, tanh(c) of the first layer's first direction, and so on
+    summary = model(SOURCE, LENGTHS).summary
+    assert summary.shape == (3, model.summary_size)
+    torch.testing.assert_close(summary.view(3, -1, 4), expected.transpose(0, 1))
+
+
+EXTRAS = {
+    "residual": {"connections": "residual"},
+    "fast_forward": {"connections": "fast_forward"},
+    "layer norm": {"layer_norm": True},
+    "recurrent dropout": {"recurrent_dropout": 0.5},
+    "all": {"connections": "fast_forward", "layer_norm": True, "recurrent_dropout": 0.5, "dropout": 0.5},
+}
+
+
+def with_extras(name, extra):
+    """Three layers, so that a connection joins two of one size."""
+    options = {"locked_dropout": True} if extra == "all" else {}
+    return tiny({**FEW[name], **EXTRAS[extra]}, layers=3, **EXTRAS[extra], **options)
+
+
+@pytest.mark.parametrize("extra", EXTRAS)
+@pytest.mark.parametrize("name", FEW)
+def test_the_laws_hold_with_what_lies_between_and_inside_layers(name, extra):
+    """Stepping equals teacher forcing; padding reaches nothing; the setting is there and does something."""
+    model = with_extras(name, extra)
+    together = model(SOURCE, LENGTHS, TARGET)
+    torch.testing.assert_close(together, stepped(model, SOURCE, LENGTHS, TARGET)[0])
+    noisy = torch.where(SOURCE == 0, torch.tensor(7), SOURCE)
+    torch.testing.assert_close(model(noisy, LENGTHS, TARGET), together)
+    for row, length in enumerate(LENGTHS):
+        alone = model(SOURCE[row : row + 1, :length], LENGTHS[row : row + 1], TARGET[row : row + 1])
+        torch.testing.assert_close(alone, together[row : row + 1])
+
+
+@pytest.mark.parametrize("name", FEW)
+def test_a_residual_connection_adds_what_the_layer_read(name):
+    """Taken away, both the encoder and the decoder give something else."""
+    from regard.nn.recurrent import Connection
+
+    for side in ("encoder", "decoder"):
+        model = with_extras(name, "residual")
+        before = model(SOURCE, LENGTHS, TARGET)
+        part = model.encoder.stack if side == "encoder" else model.decoder
+        part.connections = torch.nn.ModuleList(Connection(8, 8) for _ in part.connections)
+        assert not torch.allclose(model(SOURCE, LENGTHS, TARGET), before)
+
+
+@pytest.mark.parametrize("side", ["encoder", "decoder"])
+@pytest.mark.parametrize("name", FEW)
+def test_recurrent_dropout_acts_in_training_only(name, side):
+    model = tiny({**FEW[name], "recurrent_dropout": 0.5 if side == "decoder" else 0.0},
+                 recurrent_dropout=0.5 if side == "encoder" else 0.0)  # fmt: skip
+    used = model(SOURCE, LENGTHS, TARGET)
+    assert used.equal(model(SOURCE, LENGTHS, TARGET))
+    model.train()
+    assert not torch.allclose(model(SOURCE, LENGTHS, TARGET), model(SOURCE, LENGTHS, TARGET))
+
+
+@pytest.mark.parametrize("name", FEW)
+def test_a_target_has_one_recurrent_mask_a_layer(name, monkeypatch):
+    """However many steps it has, a decoder draws as many masks as it has cells, for stepping and for teacher forcing."""
+    from regard.models.decoders import recurrent
+
+    drawn = []
+
+    def counted(cell, *arguments):
+        drawn.append(cell)
+        return torch.nn.functional.dropout(torch.ones(3, cell.hidden_size), 0.5)
+
+    monkeypatch.setattr(recurrent, "recurrent_mask", counted)
+    model = tiny({**FEW[name], "recurrent_dropout": 0.5})
+    memory = model.encode(SOURCE, LENGTHS)
+    model.decoder(TARGET, memory)
+    assert drawn == list(model.decoder.cells)
+    drawn.clear()
+    stepped(model, SOURCE, LENGTHS, TARGET)
+    assert drawn == list(model.decoder.cells)
+
+
 @pytest.mark.parametrize("cell", ["gru", "lstm", "tanh"])
 def test_the_two_directional_encoder_is_torch_nn_on_packed_sequences(cell):
     model = tiny({"cell": cell, "attention": None, "context": "none"}).encoder
     oracle = {"gru": torch.nn.GRU, "lstm": torch.nn.LSTM, "tanh": torch.nn.RNN}[cell](
         5, 4, 2, batch_first=True, bidirectional=True
     )
-    ours = [weight for layer in model.layers for cell in layer.cells for weight in cell.weights]
+    ours = [weight for layer in model.stack.layers for cell in layer.cells for weight in cell.weights]
     for parameter, weight in zip(oracle.parameters(), ours, strict=True):
         parameter.data = weight.data
     packed = torch.nn.utils.rnn.pack_padded_sequence(model.embed(SOURCE), LENGTHS, batch_first=True)
@@ -147,9 +239,9 @@ def test_tied_weights_are_one_tensor():
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("name", SETTINGS)
+@pytest.mark.parametrize("name", [*FEW, *(name for name in SETTINGS if name.endswith("-none") and name not in FEW)])
 def test_a_gpu_computes_what_a_cpu_computes(name):
-    """Values and gradients, through cuDNN and the loops; float32 sums in another order."""
+    """Values and gradients, through cuDNN, the loops and every cell's kernels; float32 sums in another order."""
     here, there = tiny(SETTINGS[name]), tiny(SETTINGS[name])
     there.load_state_dict(here.state_dict())
     there = there.cuda()

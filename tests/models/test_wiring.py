@@ -58,7 +58,7 @@ def test_between_layers_all_is_dropped_too(name):
     """The upper layer then sees nothing of the lower one: its weights from below get no gradient."""
     model = tiny({**FEW[name], "dropout": NEARLY_ALL}, dropout=NEARLY_ALL).train()
     model.decoder(TARGET, model.encode(SOURCE, LENGTHS)).outputs.square().sum().backward()
-    upper = [model.decoder.cells[1], *model.encoder.layers[1].cells]
+    upper = [model.decoder.cells[1], *model.encoder.stack.layers[1].cells]
     for cell in upper:
         gradient = cell.from_input.weight.grad
         assert gradient is None or gradient.eq(0).all()

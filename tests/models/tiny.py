@@ -14,10 +14,12 @@ END, START = 3, 2
 
 
 def settings():
-    """Every cell x score x use of the context, and the plain encoder-decoder of every cell."""
+    """Every score in every use of the context, and every cell in every use of the context."""
     attending = [context for context in CONTEXTS if context != "none"]
-    for cell, score, context in itertools.product(CELLS, SCORES, attending):
+    for cell, score, context in itertools.product(["tanh", "lstm", "gru"], SCORES, attending):
         yield f"{cell}-{score}-{context}", {"cell": cell, "attention": {"score": score}, "context": context}
+    for cell, context in itertools.product(CELLS, attending):
+        yield f"{cell}-additive-{context}", {"cell": cell, "attention": {"score": "additive"}, "context": context}
     for cell in CELLS:
         yield f"{cell}-none", {"cell": cell, "attention": None, "context": "none"}
 

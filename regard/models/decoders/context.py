@@ -17,12 +17,22 @@ class RecurrentState(NamedTuple):
     fed: Rows  # the last output where it is fed back (input feeding); otherwise of no width
 
 
+class Inputs(NamedTuple):
+    """What the first layer reads at one step."""
+
+    share: Rows  # in its pre-activations
+    words: Rows  # as they are, which a residual connection adds to what comes out
+
+    def plus(self, share: Rows) -> "Inputs":
+        return self._replace(share=self.share + share)
+
+
 class Parts(NamedTuple):
     """A decoder's pieces, bound for one pass over a target."""
 
-    stack: Callable[[Tensor, tuple[CellState, ...]], tuple[CellState, ...]]
+    stack: Callable[[Inputs, tuple[CellState, ...]], tuple[CellState, ...]]  # one step of all layers
     look: Callable[[Tensor], tuple[Tensor, Tensor]]  # query -> context, weights
-    feed: Callable[[Tensor], Tensor] | None  # what is fed -> its share of the first cell's gates
+    feed: Callable[[Tensor], Tensor] | None  # what is fed -> its share in the first cell
     join: Callable[[Tensor], Tensor]  # tanh(W [s_i; c_i] + b), the layer under the logits
 
 
@@ -44,8 +54,8 @@ class NoContext:
     def fed_size(self, memory_size: int, output_size: int) -> int:
         return 0
 
-    def step(self, parts: Parts, gates: Rows, state: RecurrentState) -> Moment:
-        cells = parts.stack(gates, state.cells)
+    def step(self, parts: Parts, inputs: Inputs, state: RecurrentState) -> Moment:
+        cells = parts.stack(inputs, state.cells)
         return Moment(cells[-1].hidden, None, RecurrentState(cells, state.fed))
 
     def output(self, parts: Parts, known: Float[Tensor, "*rows known"]) -> Float[Tensor, "*rows output"]:
@@ -56,8 +66,8 @@ class NoContext:
 class AfterCell(NoContext):
     """s_i asks, c_i is joined after the cell: tanh(W [s_i; c_i])  (Luong et al. 2015, eq. 5)."""
 
-    def step(self, parts: Parts, gates: Rows, state: RecurrentState) -> Moment:
-        cells = parts.stack(gates, state.cells)
+    def step(self, parts: Parts, inputs: Inputs, state: RecurrentState) -> Moment:
+        cells = parts.stack(inputs, state.cells)
         context, weights = parts.look(cells[-1].hidden)
         return Moment(join(cells[-1].hidden, context), weights, RecurrentState(cells, state.fed))
 
@@ -68,9 +78,9 @@ class InputFeeding(NoContext):
     def fed_size(self, memory_size: int, output_size: int) -> int:
         return output_size
 
-    def step(self, parts: Parts, gates: Rows, state: RecurrentState) -> Moment:
+    def step(self, parts: Parts, inputs: Inputs, state: RecurrentState) -> Moment:
         assert parts.feed is not None
-        cells = parts.stack(gates + parts.feed(state.fed), state.cells)
+        cells = parts.stack(inputs.plus(parts.feed(state.fed)), state.cells)
         context, weights = parts.look(cells[-1].hidden)
         output = parts.join(join(cells[-1].hidden, context))
         return Moment(output, weights, RecurrentState(cells, output))
@@ -85,10 +95,10 @@ class IntoCell(NoContext):
     def fed_size(self, memory_size: int, output_size: int) -> int:
         return memory_size
 
-    def step(self, parts: Parts, gates: Rows, state: RecurrentState) -> Moment:
+    def step(self, parts: Parts, inputs: Inputs, state: RecurrentState) -> Moment:
         assert parts.feed is not None
         context, weights = parts.look(state.cells[-1].hidden)
-        cells = parts.stack(gates + parts.feed(context), state.cells)
+        cells = parts.stack(inputs.plus(parts.feed(context)), state.cells)
         return Moment(join(cells[-1].hidden, context), weights, RecurrentState(cells, state.fed))
 
 

@@ -9,12 +9,13 @@ from pydantic import model_validator
 from torch import Tensor, nn
 
 from regard.data.tokenizers import PAD
-from regard.models.decoders.context import CONTEXTS, Parts, RecurrentState
+from regard.models.decoders.context import CONTEXTS, Inputs, Parts, RecurrentState
 from regard.models.interface import Decoder, Memory, Step, StepFunction, Steps
 from regard.nn.attention import SCORES, attend, mix, normalise
 from regard.nn.cells import CELLS, Cell, CellList, CellState
 from regard.nn.cross_entropy import linear_cross_entropy
 from regard.nn.dropout import Dropout
+from regard.nn.recurrent import CONNECTIONS, recurrent_mask
 from regard.nn.scan import scan
 from regard.nn.shared import Linear, shared
 from regard.recipe import Positive, Rate, Section, choose, name_of
@@ -33,7 +34,10 @@ class RecurrentDecoderConfig(Section):
     layers: Positive = 1
     attention: AttentionConfig | None = AttentionConfig()
     context: Annotated[str, name_of(CONTEXTS, "use of the context")] = "into_cell"
+    connections: Annotated[str, name_of(CONNECTIONS, "connection")] = "plain"  # between layers
     dropout: Rate = 0.0
+    recurrent_dropout: Rate = 0.0  # on what the past gives, one mask a target
+    layer_norm: bool = False  # inside the cell
     tied: bool = False  # the output layer is the embedding, transposed
 
     @model_validator(mode="after")
@@ -57,13 +61,17 @@ class RecurrentDecoder(Decoder):
         nn.init.normal_(self.embed.weight, std=embedding**-0.5)
         self.dropout = Dropout(config.dropout)
         cell = choose(CELLS, config.cell, "cell")
-        self.cells = CellList(cell(embedding if layer == 0 else hidden, hidden) for layer in range(config.layers))
-        self.from_fed = Linear(fed, cell.gates * hidden, bias=False) if fed else None
+        sizes = [embedding] + [hidden] * (config.layers - 1)
+        self.cells = CellList(cell(size, hidden, config.layer_norm) for size in sizes)
+        connection = choose(CONNECTIONS, config.connections, "connection")
+        self.connections = nn.ModuleList(connection(size, hidden) for size in sizes[:-1])
+        self.recurrent_dropout = config.recurrent_dropout
+        self.from_fed = Linear(fed, self.first.width, bias=False) if fed else None
         self.score, self.has_attention = None, config.attention is not None
         if config.attention is not None:
             score = choose(SCORES, config.attention.score, "attention score")
             self.score = score(hidden, memory_size, config.attention.size)
-        self.bridge = Linear(summary_size, config.layers * len(cell.State._fields) * hidden)
+        self.bridge = Linear(summary_size, config.layers * cell.starts * hidden)
         self.join = Linear(joined, self.output_size)
         self.output = Linear(self.output_size, vocabulary)
         if config.tied:
@@ -73,10 +81,10 @@ class RecurrentDecoder(Decoder):
         return memory if self.score is None else memory._replace(keys=self.score.prepare(memory.states))
 
     def start(self, memory: Memory) -> RecurrentState:
-        """s_0 = tanh(W summary), for each layer and each part of its state (Bahdanau et al. 2015, A.2.2)."""
-        parts = torch.tanh(self.bridge(memory.summary)).chunk(len(self.cells) * len(self.first.State._fields), dim=-1)
-        width = len(self.first.State._fields)
-        cells = tuple(self.first.State(*parts[at : at + width]) for at in range(0, len(parts), width))
+        """s_0 = tanh(W summary), for each layer and each vector of its state (Bahdanau et al. 2015, A.2.2)."""
+        width = self.first.starts
+        parts = torch.tanh(self.bridge(memory.summary)).chunk(len(self.cells) * width, dim=-1)
+        cells = tuple(cell.start(*parts[at * width : (at + 1) * width]) for at, cell in enumerate(self.cells))
         fed = 0 if self.from_fed is None else self.from_fed.in_features
         return RecurrentState(cells, memory.summary.new_zeros(len(memory.summary), fed))
 
@@ -97,31 +105,36 @@ class RecurrentDecoder(Decoder):
 
         join = shared(self.join)
         return Parts(
-            stack=self.bind_stack(),
+            stack=self.bind_stack(memory.summary),
             look=look,
             feed=shared(self.from_fed) if self.from_fed is not None else None,
             join=lambda known: torch.tanh(join(known)),
         )
 
-    def bind_stack(self) -> Callable[[Tensor, tuple[CellState, ...]], tuple[CellState, ...]]:
-        """One step of all layers: (gates of the first from its input, states) -> states."""
-        steps = [cell.bind() for cell in self.cells]
-        inputs = [shared(cell.from_input) for cell in list(self.cells)[1:]]
+    def bind_stack(self, rows: Tensor) -> Callable[[Inputs, tuple[CellState, ...]], tuple[CellState, ...]]:
+        """One step of all layers."""
+        steps = [cell.bind(self.mask(cell, rows)) for cell in self.cells]
+        projects = [cell.bind_project() for cell in self.cells]
+        connections = [connection.bind() for connection in self.connections]  # type: ignore[operator]
 
-        def stack(gates: Tensor, states: tuple[CellState, ...]) -> tuple[CellState, ...]:
-            new = [steps[0](gates, states[0])]
-            for step, from_input, state in zip(steps[1:], inputs, states[1:], strict=True):
-                new.append(step(from_input(self.dropout(new[-1].hidden)), state))
+        def stack(first: Inputs, states: tuple[CellState, ...]) -> tuple[CellState, ...]:
+            new, inputs = [steps[0](first.share, states[0])], first.words
+            for step, project, connect, state in zip(steps[1:], projects[1:], connections, states[1:], strict=True):
+                inputs = self.dropout(connect(inputs, new[-1].hidden))
+                new.append(step(project(inputs), state))
             return tuple(new)
 
         return stack
 
+    def mask(self, cell: Cell, rows: Tensor) -> Tensor | None:
+        return recurrent_mask(cell, rows, self.recurrent_dropout, self.training)
+
     def stepper(self, memory: Memory) -> StepFunction:
-        parts = self.bind(memory)
+        parts, project = self.bind(memory), self.first.bind_project()
 
         def step(tokens: Int[Tensor, "rows"], state: RecurrentState) -> Step:
-            gates = self.first.from_input(self.dropout(self.embed(tokens)))
-            moment = self.context.step(parts, gates, state)
+            words = self.dropout(self.embed(tokens))
+            moment = self.context.step(parts, Inputs(project(words), words), state)
             return Step(self.logits(self.context.output(parts, moment.known)), moment.weights, moment.state)
 
         return step
@@ -132,8 +145,9 @@ class RecurrentDecoder(Decoder):
         if self.from_fed is None:
             return self.at_once(words, memory, state)
         parts, known, weights = self.bind(memory), [], []
-        for gates in self.first.from_input(words).unbind(dim=1):  # the words' share of the gates, all steps at once
-            moment = self.context.step(parts, gates, state)
+        shares = self.first.project(words)  # of all steps at once
+        for inputs in map(Inputs, shares.unbind(dim=1), words.unbind(dim=1)):
+            moment = self.context.step(parts, inputs, state)
             state = moment.state
             known.append(moment.known)
             weights.append(moment.weights)
@@ -142,13 +156,15 @@ class RecurrentDecoder(Decoder):
 
     def at_once(self, words: Float[Tensor, "batch target size"], memory: Memory, state: RecurrentState) -> Steps:
         """Nothing is fed back: the whole target in one scan a layer and one attention."""
+        inputs = hidden = words
         for depth, (cell, start) in enumerate(zip(self.cells, state.cells, strict=True)):
-            words, _ = scan(cell, self.dropout(words) if depth else words, start)
+            inputs = self.dropout(self.connections[depth - 1](inputs, hidden)) if depth else words
+            hidden, _ = scan(cell, inputs, start, mask=self.mask(cell, words))
         if self.score is None:
-            return Steps(torch.tanh(self.join(words)), None)
+            return Steps(torch.tanh(self.join(hidden)), None)
         assert memory.keys is not None
-        context, weights = attend(self.score(words, memory.keys), memory.states, memory.visible[:, None])
-        return Steps(torch.tanh(self.join(torch.cat([words, context], dim=-1))), weights)
+        context, weights = attend(self.score(hidden, memory.keys), memory.states, memory.visible[:, None])
+        return Steps(torch.tanh(self.join(torch.cat([hidden, context], dim=-1))), weights)
 
     def loss(
         self, outputs: Float[Tensor, "batch target size"], target: Int[Tensor, "batch target"], label_smoothing: float = 0.0

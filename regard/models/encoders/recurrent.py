@@ -7,9 +7,10 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.models.interface import Encoder, Memory
-from regard.nn.cells import CELLS, CellList
-from regard.nn.dropout import Dropout
-from regard.nn.scan import reverse_within, scan
+from regard.nn.cells import CELLS
+from regard.nn.recurrent import CONNECTIONS, RecurrentStack
+from regard.nn.scan import reverse_within
+from regard.nn.tape import TapeCell, own_attention
 from regard.recipe import Positive, Rate, Section, choose, name_of
 
 
@@ -21,30 +22,11 @@ class RecurrentEncoderConfig(Section):
     layers: Positive = 1
     bidirectional: bool = True
     reverse: bool = False  # read the source from its end (Sutskever et al. 2014, section 3.3)
+    connections: Annotated[str, name_of(CONNECTIONS, "connection")] = "plain"  # between layers
     dropout: Rate = 0.0
-
-
-class RecurrentLayer(nn.Module):
-    """h_t from the left, and from the right where there are two directions, side by side."""
-
-    def __init__(self, cell: str, input_size: int, hidden_size: int, directions: int) -> None:
-        super().__init__()
-        self.cells = CellList(choose(CELLS, cell, "cell")(input_size, hidden_size) for _ in range(directions))
-
-    def forward(
-        self, inputs: Float[Tensor, "batch source input"], lengths: Int[Tensor, "batch"]
-    ) -> tuple[Float[Tensor, "batch source size"], Float[Tensor, "batch size"]]:
-        """All states, and each direction's state after the last word it read. Padding stands after the end in both
-        directions, so nothing before it depends on it."""
-        forward, *backward = self.cells
-        rows, last = torch.arange(len(inputs), device=inputs.device), lengths - 1
-        outputs = [scan(forward, inputs)[0]]
-        final = [outputs[0][rows, last]]
-        for cell in backward:
-            turned = scan(cell, reverse_within(inputs, lengths))[0]
-            final.append(turned[rows, last])
-            outputs.append(reverse_within(turned, lengths))
-        return torch.cat(outputs, dim=-1), torch.cat(final, dim=-1)
+    locked_dropout: bool = False  # one mask for all steps of a sequence
+    recurrent_dropout: Rate = 0.0  # on what the past gives, one mask a sequence
+    layer_norm: bool = False  # inside the cell
 
 
 class RecurrentEncoder(Encoder):
@@ -52,26 +34,39 @@ class RecurrentEncoder(Encoder):
 
     def __init__(self, config: RecurrentEncoderConfig, vocabulary: int) -> None:
         super().__init__()
+        cell = choose(CELLS, config.cell, "cell")
         directions = 2 if config.bidirectional else 1
         self.memory_size = directions * config.hidden_size
-        self.summary_size = config.layers * self.memory_size
+        self.summary_size = config.layers * cell.ends * self.memory_size
         self.reverse = config.reverse
         self.embed = nn.Embedding(vocabulary, config.embedding_size)
         nn.init.normal_(self.embed.weight, std=config.embedding_size**-0.5)
-        self.dropout = Dropout(config.dropout)
-        sizes = [config.embedding_size] + [self.memory_size] * (config.layers - 1)
-        self.layers = nn.ModuleList(RecurrentLayer(config.cell, size, config.hidden_size, directions) for size in sizes)
+        self.stack = RecurrentStack(
+            cell, config.embedding_size, config.hidden_size, config.layers, directions, config.dropout, config.locked_dropout,
+            config.recurrent_dropout, config.layer_norm, choose(CONNECTIONS, config.connections, "connection"),
+        )  # fmt: skip
 
     def forward(self, tokens: Int[Tensor, "batch source"], lengths: Int[Tensor, "batch"]) -> Memory:
-        states = self.embed(tokens)
-        if self.reverse:
-            states = reverse_within(states, lengths)
-        visible = torch.arange(tokens.shape[1], device=tokens.device) < lengths[:, None]
-        final = []
-        for layer in self.layers:
-            states, last = layer(self.dropout(states), lengths)
-            final.append(last)
+        """All states of the top layer, and what every layer and direction ended with."""
+        words = self.embed(tokens)
+        states, last = self.stack(reverse_within(words, lengths) if self.reverse else words, lengths)
         if self.reverse:
             states = reverse_within(states, lengths)  # state j stays beside word j
-        states = self.dropout(states).masked_fill(~visible[..., None], 0.0)
-        return Memory(states, visible, torch.cat(final, dim=-1))
+        visible = torch.arange(tokens.shape[1], device=tokens.device) < lengths[:, None]
+        states = self.stack.dropout(states).masked_fill(~visible[..., None], 0.0)
+        return Memory(states, visible, torch.cat(self.summary(last), dim=-1))
+
+    def past(self, tokens: Int[Tensor, "batch source"]) -> Float[Tensor, "batch source source"] | None:
+        """Of the lowest layer: words before a word by the direction that comes from the left, words after it by the other."""
+        cells = list(self.stack.layers[0].cells)  # type: ignore[arg-type]
+        if not isinstance(cells[0], TapeCell):
+            return None
+        words = self.embed(tokens.flip(1) if self.reverse else tokens)
+        looks = [own_attention(cells[0], words), *(own_attention(cell, words.flip(1)).flip(1, 2) for cell in cells[1:])]
+        both = torch.stack(looks).sum(0)
+        return both.flip(1, 2) if self.reverse else both
+
+    def summary(self, last: list[list[object]]) -> list[Tensor]:
+        cells = [cell for layer in self.stack.layers for cell in layer.cells]  # type: ignore[union-attr]
+        ends = [end for layer in last for end in layer]
+        return [part for cell, end in zip(cells, ends, strict=True) for part in cell.end(end)]

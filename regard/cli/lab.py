@@ -1,0 +1,92 @@
+"""`regard lab`: one command for each experiment."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from regard.errors import UserError
+from regard.lab.settings import SETTINGS
+
+if TYPE_CHECKING:
+    from regard.lab.texts import Texts
+
+DEFAULT = "overnight"
+ABOUT = "; ".join(f"{name}: {setting.about}" for name, setting in SETTINGS.items())
+
+lab = typer.Typer(name="lab", help="Experiments: parts of the house compared under equal conditions.")
+
+
+@lab.callback(invoke_without_command=True)
+def experiments(context: typer.Context) -> None:
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+def cells(
+    setting: Annotated[str | None, typer.Option(help=f"{ABOUT}. Unless given: {DEFAULT}.")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="The same as --setting quick.")] = False,
+    cells: Annotated[str | None, typer.Option(help="Cells to compare, parted by commas; all unless given.")] = None,
+    tasks: Annotated[str | None, typer.Option(help="arith, xml, words, parted by commas; all unless given.")] = None,
+    text: Annotated[Path | None, typer.Option(help="Training text of the words task (.gz is fine); else generated.")] = None,
+    valid_text: Annotated[Path | None, typer.Option(help="Its validation text.")] = None,
+    test_text: Annotated[Path | None, typer.Option(help="Its test text.")] = None,
+    seeds: Annotated[
+        int | None, typer.Option(min=1, help="Models tested of each cell; the setting has its own number.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Directory of the trials; runs/lab-cells-SETTING unless given.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON list instead of a table.")] = False,
+) -> None:
+    """Train every cell under the same budget on three tasks, and print ours beside the lecture's figures.
+
+    Finished trials are kept: the same command goes on where it was stopped.
+    """
+    from regard.lab import table
+    from regard.lab.cells import Comparison, compare
+    from regard.lab.tasks import TASKS
+    from regard.nn.cells import CELLS
+    from regard.recipe import choose
+
+    if quick and setting not in (None, "quick"):
+        raise UserError(f"--quick means --setting quick, not --setting {setting}")
+    name = "quick" if quick else setting or DEFAULT
+    chosen = choose(SETTINGS, name, "setting")
+    chosen = replace(chosen, seeds=seeds or chosen.seeds)
+    compared, contests = listed(cells, CELLS, "cell"), listed(tasks, TASKS, "task")
+    texts = read_texts(text, valid_text, test_text, chosen.sentences if "words" in contests else 0)
+    plan = Comparison(chosen, compared, contests, texts)
+    directory = out or Path("runs") / f"lab-cells-{name}"
+    results = compare(plan, directory)
+    table.write(plan, results, directory)
+    if as_json:
+        typer.echo(json.dumps([table.row(result) for result in results], indent=1))
+    else:
+        table.show(plan, results)
+
+
+def listed(names: str | None, entries: Mapping[str, object], what: str) -> list[str]:
+    """`a,b` as entries of a table, each once; all of them unless given."""
+    from regard.recipe import choose
+
+    chosen = list(entries) if names is None else list(dict.fromkeys(name.strip() for name in names.split(",")))
+    for name in chosen:
+        choose(entries, name, what)
+    return chosen
+
+
+def read_texts(train: Path | None, valid: Path | None, test: Path | None, sentences: int) -> "Texts | None":
+    """Three files, or as many generated sentences, or none."""
+    from regard.lab.texts import from_files, generated
+
+    if train is not None and valid is not None and test is not None:
+        return from_files(train, valid, test)
+    if train is not None or valid is not None or test is not None:
+        raise UserError("--text, --valid-text and --test-text go together")
+    return generated(sentences) if sentences else None
+
+
+for experiment in (cells,):
+    lab.command()(experiment)

@@ -1,0 +1,1 @@
+"""Experiments that compare parts of the house under equal conditions."""

@@ -1,0 +1,61 @@
+"""A model that foretells the next token from those before it: embedding, cell, output layer."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from regard.lab.windows import IGNORE, Window
+from regard.nn.cells import CELLS
+from regard.nn.cross_entropy import linear_cross_entropy
+from regard.nn.scan import scan
+
+Outputs = Float[Tensor, "batch time hidden"]
+Targets = Int[Tensor, "batch time"]
+
+
+def carry(state: Any, first: Any, window: int) -> Any:
+    """A state for the next window, which the gradient does not leave. Of what has grown since the `first` state, as the
+    tape of a cell that attends to its past does, the last `window` positions: there is no end to a stream."""
+    parts = (new if new.shape == old.shape else new[:, -window:] for new, old in zip(state, first, strict=True))
+    return type(state)(*(part.detach() for part in parts))
+
+
+class Predictor(nn.Module):
+    """p(x_t+1 | x_1 .. x_t) = softmax(O h_t + b), h_t = cell(E x_t, h_t-1); the embedding is as wide as the state."""
+
+    def __init__(self, cell: str, vocabulary: int, hidden_size: int) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(vocabulary, hidden_size)
+        self.cell = CELLS[cell](hidden_size, hidden_size)
+        self.output = nn.Linear(hidden_size, vocabulary)
+
+    def forward(self, inputs: Int[Tensor, "batch time"], state: Any = None) -> tuple[Outputs, Any]:
+        return scan(self.cell, self.embed(inputs), state)
+
+    def read(self, windows: Iterable[Window]) -> Iterator[tuple[Outputs, Targets]]:
+        """The state goes on from window to window."""
+        state = None
+        for window in windows:
+            outputs, state = self(window.inputs, None if window.fresh else state)
+            yield outputs, window.targets
+            state = carry(state, self.cell.zero_state(outputs), window.inputs.shape[1])
+
+    def loss(self, outputs: Outputs, targets: Targets) -> Float[Tensor, ""]:
+        """Σ -log p over what is asked."""
+        return linear_cross_entropy(outputs, self.output, targets, IGNORE)
+
+    def hits(self, outputs: Outputs, targets: Targets) -> Int[Tensor, ""]:
+        """How often the likeliest token is the true one."""
+        asked = targets != IGNORE
+        guesses: Tensor = self.output(outputs[asked]).argmax(dim=-1)
+        return (guesses == targets[asked]).sum()
+
+    @torch.no_grad()
+    def scale(self, factor: float) -> None:
+        """Multiply every matrix; biases stay as the cell made them."""
+        for parameter in self.parameters():
+            if parameter.dim() > 1:
+                parameter.mul_(factor)

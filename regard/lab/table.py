@@ -1,0 +1,109 @@
+"""The table of a comparison: ours, mean ± standard deviation over the seeds, beside the lecture's."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+
+from regard.corpora.corpus import write_lines
+from regard.lab.cells import Comparison, Result
+from regard.lab.lecture import LECTURE
+from regard.lab.tasks import TASKS
+
+Grid = list[list[str]]  # a header and its rows
+
+
+def figures(plan: Comparison, results: Sequence[Result]) -> Grid:
+    """One row a cell; for each task ours and the lecture's."""
+    found = {(result.task, result.cell): result for result in results}
+    header = ["cell", *(name for task in plan.tasks for name in (task, "lecture"))]
+    rows = [
+        [cell, *(text for task in plan.tasks for text in (ours(found[task, cell]), lecture(task, cell)))] for cell in plan.cells
+    ]
+    return [header, *rows]
+
+
+def ours(result: Result) -> str:
+    if result.mean is None:
+        return "diverged"
+    spread = "" if result.deviation is None else f" ± {result.deviation:.3f}"
+    lost = len(result.figures) - len(result.finite)
+    return f"{result.mean:.3f}{spread}" + (f" ({lost} diverged)" if lost else "")
+
+
+def lecture(task: str, cell: str) -> str:
+    return f"{getattr(LECTURE[cell], task):.3f}" if cell in LECTURE else ""
+
+
+def sizes(results: Sequence[Result]) -> Grid:
+    """What each cell was given, and what its search found."""
+    header = ["task", "cell", "hidden size", "parameters", "learning rate", "scale", "clip"]
+    return [
+        header,
+        *(
+            [one.task, one.cell, f"{one.hidden_size}", f"{one.parameters:,}", *(f"{value:.3g}" for value in one.choice)]
+            for one in results
+        ),
+    ]
+
+
+def notes(plan: Comparison) -> list[str]:
+    """What the figures mean and what they cost."""
+    setting = plan.setting
+    lines = [f"{task}: {TASKS[task].about}" for task in plan.tasks]
+    lines += [f"words: the text is {plan.texts.name}"] if plan.texts is not None and "words" in plan.tasks else []
+    for task in plan.tasks:
+        size = setting.sizes[task]
+        lines.append(
+            f"{task}: {size.parameters:,} parameters, {setting.trials} trials of {size.search} updates, "
+            f"then {setting.seeds} seeds of {size.updates} updates with the best; batch {size.batch}"
+        )
+    lines.append(
+        "lecture: Jozefowicz et al. 2015; words on the Penn Treebank with 20 million parameters; other sizes than ours"
+    )
+    return lines
+
+
+def show(plan: Comparison, results: Sequence[Result]) -> None:
+    console = Console()
+    console.width = max(console.width, 100)  # a row is one line, also in a file
+    header, *rows = figures(plan, results)
+    table = Table(box=SIMPLE_HEAD)
+    for number, name in enumerate(header):
+        table.add_column(name, justify="right" if number else "left", no_wrap=True)
+    for row in rows:
+        table.add_row(*row)
+    console.print(table)
+    for note in notes(plan):
+        console.print(note, highlight=False, markup=False, soft_wrap=True)
+
+
+def markdown(grid: Grid) -> list[str]:
+    header, *rows = grid
+    return [f"| {' | '.join(row)} |" for row in (header, ["---"] * len(header), *rows)]
+
+
+def row(result: Result) -> dict[str, Any]:
+    """A result for programs."""
+    known = LECTURE.get(result.cell)
+    return {
+        **result._asdict(),
+        "choice": result.choice._asdict(),
+        "figure": TASKS[result.task].figure.name,
+        "mean": result.mean,
+        "deviation": result.deviation,
+        "lecture": None if known is None else getattr(known, result.task),
+        "lecture_row": None if known is None else known.name,
+        "lecture_5m": None if known is None or result.task != "words" else known.words_5m,
+    }
+
+
+def write(plan: Comparison, results: Sequence[Result], directory: Path) -> None:
+    """`table.md` for people, `results.json` for programs."""
+    text = [*markdown(figures(plan, results)), "", *(f"- {note}" for note in notes(plan)), "", *markdown(sizes(results))]
+    write_lines(directory / "table.md", text)
+    write_lines(directory / "results.json", [json.dumps([row(result) for result in results], indent=1)])
