@@ -269,8 +269,8 @@ def test_the_end_of_a_state_is_what_a_summary_needs(name):
     cell, starts = make(name)
     ends = cell.end(cell.start(*starts))
     assert len(ends) == cell.ends == (2 if name.startswith("lstm") and name not in TAPES else 1)
-    for end, start in zip(ends, starts, strict=False):
-        torch.testing.assert_close(end, start)
+    for end, expected in zip(ends, (starts[0], starts[-1].tanh()), strict=False):  # a memory has no bound, a summary has
+        torch.testing.assert_close(end, expected)
 
 
 @pytest.mark.parametrize("sizes", [(0, 7), (5, 0), (-1, 7)])
