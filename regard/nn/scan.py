@@ -20,6 +20,7 @@ from regard.nn.library import library_scan
 from regard.nn.tape import TapeCell
 from regard.nn.tape_scan import EQUATIONS, TapeEngine, tape_scan
 
+LARGE = 1 << 28  # numbers: a gigabyte
 Outputs = Float[Tensor, "batch time hidden"]
 Result = tuple[Outputs, CellState]
 
@@ -145,6 +146,12 @@ def faster_than_library(task: Task) -> bool:
     return not library_applies(task) or (isinstance(task.cell, GatedCell) and persistent.stays(task.cell, task.inputs))
 
 
+def too_large_for_the_loop(task: Task) -> bool:
+    """The loop over a tape keeps [batch, time, time, hidden] numbers for the way back. It is somewhat faster while they fit."""
+    batch, time, _ = task.inputs.shape
+    return batch * time * time * task.cell.hidden_size > LARGE
+
+
 def persistent_applies(task: Task) -> bool:
     return isinstance(task.cell, GatedCell) and persistent.applies(task.cell, task.inputs)
 
@@ -173,7 +180,7 @@ FASTEST = {  # measured by benchmarks/cells.py
     "cpu": ("library", "diagonal", "tape"),
     "cuda": ("persistent", "persistent_tape", "library", "diagonal", "tape"),
 }
-WORTH: dict[str, Callable[[Task], bool]] = {"persistent": faster_than_library}
+WORTH: dict[str, Callable[[Task], bool]] = {"persistent": faster_than_library, "tape": too_large_for_the_loop}
 
 
 def reverse_within(inputs: Float[Tensor, "batch time size"], lengths: torch.Tensor) -> Float[Tensor, "batch time size"]:

@@ -209,17 +209,25 @@ def path_of(name, *, dtype=torch.float32, lengths=None, masked=False, shape=(3, 
 
 @pytest.mark.parametrize("name", CELLS)
 def test_the_fastest_path_that_applies_is_chosen(name):
-    fast = "library" if name in TWINS else "diagonal" if name in GATED else "tape"
+    fast = "library" if name in TWINS else "diagonal" if name in GATED else "loop"
     assert path_of(name) == path_of(name, lengths=torch.tensor([4, 0, 1])) == fast
     assert path_of(name, masked=True) == ("diagonal" if name in GATED else "loop")  # a library knows no mask
     assert path_of(name, dtype=torch.float64) == (
-        "diagonal" if name in GATED else "tape"
+        "diagonal" if name in GATED else "loop"
     )  # a gate fixed by a bias of 30 is not 1 to 16 digits
     assert path_of(name, shape=(3, 0)) == path_of(name, shape=(0, 4)) == "loop"
     if name in GATED:
         assert path_of(name, layer_norm=True) == "loop"
     with gradient_flow():
         assert path_of(name) == "loop"
+
+
+@pytest.mark.parametrize("name", TAPES)
+def test_a_tape_whose_loop_would_fill_the_memory_takes_the_path_that_is_linear_in_time(name):
+    cell, inputs = CELLS[name](5, 256), torch.zeros(1, 1, 5)
+    for batch, time, path in ((32, 64, "loop"), (32, 256, "tape")):
+        wide = inputs.expand(batch, time, 5)
+        assert choose_path(Task(cell, wide, cell.zero_state(wide), None, None)) == path
 
 
 @pytest.mark.parametrize("name", ["lstm_f", "lstm_i", "lstm_o"])
@@ -405,7 +413,7 @@ def test_the_path_that_is_chosen_on_a_gpu(name):
         assert chosen_for(trial) == ("library" if name in TWINS and not waits else kernel)
         with torch.autocast("cuda", dtype=torch.bfloat16):
             assert chosen_for(trial) == kernel
-    assert chosen_for(Trial(CELLS[name](5, 18), 4, 9, dtype=torch.float64, device="cuda")) in ("diagonal", "tape")
+    assert chosen_for(Trial(CELLS[name](5, 18), 4, 9, dtype=torch.float64, device="cuda")) in ("diagonal", "loop")
 
 
 @pytest.mark.gpu
