@@ -91,7 +91,7 @@ SETTINGS: dict[str, Setting] = {
         sentences=12_000,
     ),
     "gpu": Setting(
-        about="meant to take about eight minutes on one H200",
+        about="some twenty minutes on one H200",
         device="cuda",
         trials=4,
         seeds=3,
