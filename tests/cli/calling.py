@@ -1,6 +1,7 @@
 """`regard` as it is called: in this process, or in one of its own where signals, pipes and imports matter."""
 
 import io
+import signal
 import subprocess
 import sys
 from contextlib import redirect_stderr, redirect_stdout
@@ -47,6 +48,7 @@ def refused(*words):
 
 
 def start(*words, **options):
-    """A process of its own."""
+    """A process of its own, which hears Ctrl-C even where the tests run in the background of a shell that ignores it."""
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    return subprocess.Popen([sys.executable, "-m", "regard", *map(str, words)], **(pipes | options))
+    hear = {"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)}
+    return subprocess.Popen([sys.executable, "-m", "regard", *map(str, words)], **(pipes | hear | options))
