@@ -4,7 +4,6 @@
 traced equation, and the way back through time is left with a handful of multiplications and the products of each step.
 """
 
-import functools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -29,26 +28,19 @@ class Equation(NamedTuple):
     places: list[tuple[str, str]]  # of the slopes, by name: h, c or m; p0 .., s0 .., v0 ..
 
 
+_KNOWN: dict[tuple[Any, ...], Equation] = {}
+
+
 def equation_of(cell: GatedCell) -> Equation:
-    return make_equation(numbers_of(cell), _Same(cell))
+    """Made once for all cells of the same class and numbers."""
+    key = numbers_of(cell)
+    if key not in _KNOWN:
+        _KNOWN[key] = make_equation(cell)
+    return _KNOWN[key]
 
 
-class _Same:
-    """A cell that a cache takes for any other of the same numbers."""
-
-    def __init__(self, cell: GatedCell) -> None:
-        self.cell = cell
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same)
-
-    def __hash__(self) -> int:
-        return 0
-
-
-@functools.lru_cache(maxsize=64)
-def make_equation(numbers: tuple[Any, ...], same: _Same) -> Equation:
-    traced = trace(same.cell)
+def make_equation(cell: GatedCell) -> Equation:
+    traced = trace(cell)
     results = list(zip(("h", "c"), traced.new, strict=False)) + ([("m", traced.reset)] if traced.reset is not None else [])
     leaves = [*traced.pre, *traced.states, *traced.vectors]
     found: list[tuple[str, str, Symbol]] = []

@@ -81,7 +81,7 @@ def plan_for(batch: int, hidden: int, products: int, width: int, limit: int) -> 
 
 
 def width_of(pre: Tensor) -> int:
-    """Bytes that a weight takes: a float32 is kept as the three parts by which tensor cores multiply it exactly."""
+    """Bytes that a weight takes: a float32 is kept in two parts, which tensor cores multiply one by one."""
     return pre.element_size() if pre.dtype != torch.float32 else 8
 
 
