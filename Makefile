@@ -44,6 +44,7 @@ bench: $(STAMP)
 	$(BIN)/python benchmarks/scores.py
 	$(BIN)/python benchmarks/dropout.py
 	$(BIN)/python benchmarks/cells.py
+	$(BIN)/python benchmarks/decoder.py
 	$(BIN)/python benchmarks/kills.py
 	test -z "$$REGARD_DATA" || $(BIN)/python benchmarks/data.py
 

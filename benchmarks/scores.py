@@ -1,4 +1,5 @@
-"""Additive attention in a recurrent decoder's loop on a CPU: forward and backward of T steps, against the plain formula.
+"""Additive attention on a CPU, forward and backward, against the plain formula: step by step as a recurrent decoder asks, and
+all queries at once, with what each keeps for the way back.
 
 python benchmarks/scores.py
 """
@@ -6,23 +7,55 @@ python benchmarks/scores.py
 import torch
 from timing import race, report
 
+from regard.nn.attention import Reach, Soft, Task, attend
 from regard.nn.attention.additive import additive, bind_additive
+from regard.nn.attention.pairs import Network
 
-SIZES = [(64, 26, 512, 26), (32, 20, 256, 20), (80, 10, 96, 12), (4, 128, 128, 128)]  # batch, source, size, steps
+SIZES = [(64, 26, 512, 26), (32, 20, 256, 20), (80, 10, 96, 12)]  # batch, source, size, steps
+AT_ONCE = [(4, 128, 128), (16, 32, 256)]  # batch, target = source, size
 
 
 def steps(score, keys, queries):
     """Each query alone, as a decoder asks; then all gradients."""
-    total = sum(score(query).square().sum() for query in queries.split(1, dim=1))
+    total = sum(score(query).square().sum() for query in queries.split(1, dim=2))
     return torch.autograd.grad(total, [keys, queries])
+
+
+def plain(query, keys, values, energy):
+    return (additive(query, keys, energy).softmax(dim=-1) @ values).square().sum()
+
+
+def ours(query, keys, values, energy):
+    return attend(Task(Network(energy), query, keys, values, None, Reach(), Soft())).context.square().sum()
+
+
+def kept(way, *inputs):
+    """Bytes that are kept for the way back."""
+    sizes = {}
+
+    def note(tensor):
+        sizes[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
+        way(*inputs)
+    return sum(sizes.values())
 
 
 torch.manual_seed(1)
 for batch, source, size, length in SIZES:
-    keys, queries = torch.randn(batch, source, size, requires_grad=True), torch.randn(batch, length, size, requires_grad=True)
-    energy = torch.randn(size)
+    keys, queries = (torch.randn(batch, 1, time, size, requires_grad=True) for time in (source, length))
+    energy = torch.randn(1, size)
     medians = race({
         "ours": lambda k=keys, q=queries, v=energy: steps(bind_additive(k, v), k, q),
         "tanh formula": lambda k=keys, q=queries, v=energy: steps(lambda query, k=k, v=v: additive(query, k, v), k, q),
     }, rounds=9)  # fmt: skip
-    report("additive", "ours", "tanh formula", medians, batch=batch, source=source, size=size, steps=length)
+    report("additive, step by step", "ours", "tanh formula", medians, batch=batch, source=source, size=size, steps=length)
+
+for batch, time, size in AT_ONCE:
+    inputs = [torch.randn(batch, 1, time, size, requires_grad=True) for _ in range(3)]
+    inputs.append(torch.randn(1, size, requires_grad=True))
+    ways = {"ours": ours, "tanh formula": plain}
+    medians = race({name: lambda w=way, i=inputs: torch.autograd.grad(w(*i), i) for name, way in ways.items()}, rounds=9)
+    memory = {f"{name} keeps MB".replace("ours", "our way"): round(kept(way, *inputs) / 2**20, 1) for name, way in ways.items()}
+    report("additive, at once", "ours", "tanh formula", medians, batch=batch, time=time, size=size, **memory)

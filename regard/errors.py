@@ -11,3 +11,7 @@ class DataError(UserError):
 
 class DamagedError(UserError):
     """A directory we wrote is not as we wrote it; the message names the file."""
+
+
+class RecipeError(UserError):
+    """The recipe is wrong; the message names the key and the choices."""

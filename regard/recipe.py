@@ -9,14 +9,11 @@ from typing import Annotated, Any, Literal, TypeVar, Union
 import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError, model_validator
 
-from regard.errors import UserError
+from regard.errors import RecipeError as RecipeError
+from regard.overrides import override as override
 
 T = TypeVar("T")
 S = TypeVar("S", bound="Section")
-
-
-class RecipeError(UserError):
-    """The recipe is wrong; the message names the key and the choices."""
 
 
 def hint(name: str, known: Iterable[str]) -> str:
@@ -139,6 +136,8 @@ class Training(Section):
     clip: Annotated[float, Field(gt=0)] = 1.0
     label_smoothing: Rate = 0.1
     scheduled_sampling: Rate = 0.0  # chance that a step reads the model's own last word instead of the true one
+    penalties: dict[str, Annotated[float, Field(ge=0)]] = {}  # on attention weights: coverage, doubly_stochastic, guided
+    entropy: Annotated[float, Field(ge=0)] = 0.01  # hard attention's reward for staying undecided, a nat
     accumulate: Positive = 1  # pieces an update's batch is computed in; the result does not depend on it, dropout aside
     precision: Literal["float32", "bfloat16"] = "float32"
     validate_every: Positive = 500
@@ -149,6 +148,7 @@ class Training(Section):
     average: Positive = 1  # the model is the mean of the best `average` checkpoints
     log_every: Positive = 50
     device: Literal["auto", "cpu", "cuda"] = "auto"
+    capture: bool = False  # on one GPU: batches of a shape that has come before are replayed as a CUDA graph
     deterministic: bool = False  # on a GPU: only kernels whose result is the same at every run (a CPU's are anyway)
 
 
@@ -258,42 +258,6 @@ def plain(text: str, where: str) -> dict[str, Any]:
     if isinstance(values, dict):
         return values
     raise RecipeError(f"{where}: a recipe is a mapping of keys to values")
-
-
-def override(values: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
-    """`training.updates=200` sets values["training"]["updates"] = 200; the value is YAML."""
-    result = dict(values)
-    for text in overrides:
-        path, separator, value = text.partition("=")
-        if not separator or not path:
-            raise RecipeError(f"{text!r} is no override; write key.path=value, for example training.updates=200")
-        result = set_at(result, path.split("."), scalar(value, text), path)
-    return result
-
-
-def scalar(text: str, where: str) -> Any:
-    try:
-        return number(yaml.safe_load(text))
-    except yaml.YAMLError:
-        raise RecipeError(f"{where!r}: the value is not valid YAML") from None
-
-
-def number(value: Any) -> Any:
-    """YAML 1.1 reads 1e-3 as text: take it for the number it is."""
-    try:
-        return float(value) if isinstance(value, str) and "e" in value.lower() and value[0] in "0123456789.-+" else value
-    except ValueError:
-        return value
-
-
-def set_at(values: Mapping[str, Any], path: Sequence[str], value: Any, whole: str) -> dict[str, Any]:
-    key, *rest = path
-    if not rest:
-        return {**values, key: value}
-    inner = values.get(key) or {}
-    if not isinstance(inner, Mapping):
-        raise RecipeError(f"{whole}: {key!r} is a value, not a section")
-    return {**values, key: set_at(inner, rest, value, whole)}
 
 
 def to_yaml(recipe: Recipe) -> str:

@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,12 +16,14 @@ from regard.corpora import CORPORA
 from regard.corpora.corpus import write
 from regard.data import store as stores
 from regard.data.batching import BatchPlan
+from regard.data.links import Links
 from regard.data.readers import BadRows, read_pairs
 from regard.data.sealed import MANIFEST, lock, read_manifest, sealed, sweep, verify
 from regard.data.store import Store
 from regard.data.tokenizers import Tokenizer, load_tokenizer, train_tokenizer
 from regard.decoding.trained import Pair, Trained
 from regard.errors import UserError
+from regard.evaluation.alignment import choose_reading, read_gold
 from regard.evaluation.evaluate import read_test, token_loss
 from regard.evaluation.metrics import METRICS
 from regard.models import build, configure
@@ -122,9 +124,12 @@ def prepare(recipe: Recipe, directory: Path, say: Say) -> Prepared:
     if data.train is None:
         raise UserError("the recipe names no data: give --source and --target (or data.train.source=... and .target=...)")
     source, target = tokenizers(data, directory / "tokenizers", say)
-    refuse_changed_files(data.train, directory)
+    copying, links = copies_words(recipe), "guided" in recipe.training.penalties
+    refuse_changed_files(stores.files_of(data.train, links), directory)
     bad = BadRows(data.on_bad_row, directory / "bad_rows.txt")
-    store = stores.prepare(directory / "data", data.train, source, target, max_length=data.max_length, bad_rows=bad)
+    store = stores.prepare(
+        directory / "data", data.train, source, target, max_length=data.max_length, bad_rows=bad, copying=copying, links=links
+    )
     tell_bad_rows(store, directory, say)
     if not len(store):
         raise UserError(f"{' and '.join(map(str, data.train.files))}: no row can be used; see {directory / 'bad_rows.txt'}")
@@ -134,12 +139,17 @@ def prepare(recipe: Recipe, directory: Path, say: Say) -> Prepared:
     return Prepared(store, plan, source, target, valid)
 
 
-def refuse_changed_files(pairs: Pairs, directory: Path) -> None:
+def copies_words(recipe: Recipe) -> bool:
+    """Whether the model will copy words, so that it has to be told which can be."""
+    return getattr(configure(recipe.model).decoder, "copy_words", None) is not None
+
+
+def refuse_changed_files(files: Sequence[Path], directory: Path) -> None:
     """A run that has begun goes on with the text it began with."""
     if not (directory / "data" / MANIFEST).exists() or not any((directory / "checkpoints").glob("step-*")):
         return
     recorded = read_manifest(directory / "data")["facts"]["files"]
-    for path, before in zip(pairs.files, recorded, strict=True):
+    for path, before in zip(files, recorded, strict=False):  # alignments come last, and a run may begin to use them
         if not stores.unchanged(path, before):
             raise UserError(f"{path}: the file has changed since the run {directory} began; take another --run")
 
@@ -173,6 +183,8 @@ def tell_bad_rows(store: Store, directory: Path, say: Say) -> None:
     rows_in, used, reported = (store.facts[f"rows_{name}"] for name in ("in", "used", "reported"))
     if reported:
         say(f"{rows_in:,} rows = {used:,} used + {reported:,} reported in {directory / 'bad_rows.txt'}")
+    if unguided := store.facts.get("rows_unguided"):
+        say(f"{unguided:,} rows lost their links: the tokenizer sees other words in them than the blanks part")
 
 
 def split(data: Data, store: Store, seed: int) -> tuple[npt.NDArray[np.int64], list[Pair]]:
@@ -188,6 +200,7 @@ def split(data: Data, store: Store, seed: int) -> tuple[npt.NDArray[np.int64], l
 
 
 def fit(recipe: Recipe, directory: Path, prepared: Prepared, processes: Group, talk: bool, say: Say) -> int | None:
+    gold = valid_gold(recipe.data, prepared.valid)
     torch.manual_seed(recipe.training.seed)
     model = build(configure(recipe.model), len(prepared.source), len(prepared.target)).to(processes.device)
     say(f"{sum(parameter.numel() for parameter in model.parameters()):,} parameters on {processes.device}")
@@ -203,7 +216,7 @@ def fit(recipe: Recipe, directory: Path, prepared: Prepared, processes: Group, t
     ending = trainer.run(talk)
     if ending.signal is None and processes.first:
         steps = choose_weights(recipe, directory, model, validate, ending.progress.best)
-        finish(recipe, directory, prepared, steps)
+        finish(recipe, directory, trained, steps, prepared.valid, gold)
         mean = f", the mean of {len(steps)} checkpoints" if len(steps) > 1 else ""
         say(f"the model is in {directory / 'model'}{mean}")
     elif ending.signal is not None:
@@ -227,10 +240,28 @@ def weights_of(directory: Path, best: list[tuple[float, int]]) -> list[Path]:
     return [directory / "best" / f"step-{step:09d}" for _, step in best]
 
 
-def finish(recipe: Recipe, directory: Path, prepared: Prepared, best: list[tuple[float, int]]) -> None:
-    """The mean of these checkpoints becomes the model."""
+def valid_gold(data: Data, pairs: list[Pair]) -> list[Links] | None:
+    """The true alignments of the validation pairs, if there are any; read before the first update, lest they stop the last."""
+    path = None if data.valid is None else data.valid.alignment
+    return None if path is None else read_gold(path, pairs)
+
+
+def finish(
+    recipe: Recipe,
+    directory: Path,
+    trained: Trained,
+    best: list[tuple[float, int]],
+    valid: list[Pair],
+    gold: list[Links] | None,
+) -> None:
+    """The mean of these checkpoints becomes the model; its alignments are read as is best on the validation pairs."""
     weights = mean_weights(weights_of(directory, best))
-    save_model(directory / "model", weights, recipe, prepared.source, prepared.target, model_card(recipe, best))
+    trained.model.load_state_dict(weights)
+    trained.model.eval()
+    if gold is not None and trained.has_attention:
+        trained.reading = choose_reading(trained, valid, gold)
+    card = model_card(recipe, best)
+    save_model(directory / "model", weights, recipe, trained.source, trained.target, card, trained.reading)
 
 
 def model_card(recipe: Recipe, best: list[tuple[float, int]]) -> str:

@@ -67,6 +67,35 @@ def cells(
         table.show(plan, results)
 
 
+def attention(
+    recipe: Annotated[str, typer.Argument(help="A recipe whose decoder attends: `regard recipes`, or a YAML file.")] = "demo",
+    overrides: Annotated[list[str] | None, typer.Argument(help="key.path=value, as for `regard train`.")] = None,
+    vary: Annotated[str, typer.Option(help="score, scope or selection: what differs.")] = "score",
+    names: Annotated[str | None, typer.Option(help="Entries to compare, parted by commas; all unless given.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Directory of the runs; runs/lab-attention-VARY unless given.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON list instead of a table.")] = False,
+) -> None:
+    """Train a recipe with every score (scope, selection), all else being equal: quality, alignment, speed, memory.
+
+    Finished entries are kept: the same command goes on where it was stopped.
+    """
+    from regard.corpora.corpus import write_lines
+    from regard.lab.attention import PARTS, compare, grid
+    from regard.lab.table import markdown, print_grid
+    from regard.recipe import choose, override, read_values
+
+    words = [recipe, *(overrides or [])]
+    name = "demo" if "=" in recipe else words.pop(0)
+    entries = listed(names, choose(PARTS, vary, "part of an attention"), vary)
+    directory = out or Path("runs") / f"lab-attention-{vary}"
+    rows = compare(override(read_values(name), words), vary, entries, directory)
+    write_lines(directory / "table.md", markdown(grid(rows)))
+    if as_json:
+        typer.echo(json.dumps(rows, indent=1))
+    else:
+        print_grid(grid(rows))
+
+
 def listed(names: str | None, entries: Mapping[str, object], what: str) -> list[str]:
     """`a,b` as entries of a table, each once; all of them unless given."""
     from regard.recipe import choose
@@ -88,5 +117,5 @@ def read_texts(train: Path | None, valid: Path | None, test: Path | None, senten
     return generated(sentences) if sentences else None
 
 
-for experiment in (cells,):
+for experiment in (cells, attention):
     lab.command()(experiment)

@@ -16,9 +16,12 @@ def look(
     svg: Annotated[Path | None, typer.Option(help="Write a drawing.")] = None,
     html: Annotated[Path | None, typer.Option(help="Write a page.")] = None,
     past: Annotated[bool, typer.Option("--past", help="Show where the encoder looked while it read each word.")] = False,
+    head: Annotated[int | None, typer.Option(min=-1, help="Show this head of the attention; -1: the mean of all.")] = None,
+    shift: Annotated[int | None, typer.Option(min=0, max=1, help="1: show the step after a word's own.")] = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
 ) -> None:
     """Show which source words the model looked at for each word it wrote."""
+    from regard.decoding.reading import change_reading
     from regard.decoding.trained import load
     from regard.errors import UserError
     from regard.insight.figure import png as write_png
@@ -32,6 +35,7 @@ def look(
     if (target is not None or png or svg) and len(texts) > 1:
         raise UserError("--target, --png and --svg take one text; --html takes many")
     trained = load(run, device)
+    trained.reading = change_reading(trained.reading, head, shift)
     targets = [target] if target is not None else texts if past else trained.generate(texts)
     found = [trained.look_back(text) for text in texts] if past else trained.align(list(zip(texts, targets, strict=True)))
     heatmaps = [Heatmap(one.source, one.target, one.weights) for one in found]

@@ -52,6 +52,15 @@ def format_links(sure: AbstractSet[Link], possible: AbstractSet[Link] = frozense
     return " ".join(f"{source}{kind}{target}" for (source, target), kind in kinds)
 
 
+def flip(links: AbstractSet[Link]) -> frozenset[Link]:
+    """The same links, seen from the other side."""
+    return frozenset((target, source) for source, target in links)
+
+
+def flip_gold(links: Links) -> Links:
+    return Links(flip(links.sure), flip(links.possible))
+
+
 def links_from_weights(weights: Float[np.ndarray, "target source"]) -> frozenset[Link]:
     """Each target word links to its heaviest source word; one without any weight links to none."""
     if not weights.size:

@@ -2,22 +2,21 @@
 
 import os
 from collections.abc import Iterable, Sequence
-from io import BufferedWriter
-from itertools import chain, compress
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from regard.data.readers import BadRows, Fault, Rows, read_pairs
+from regard.data.guides import Guides
+from regard.data.readers import BadRows, read_pairs
 from regard.data.sealed import file_digest, sealed, sweep, verify
 from regard.data.tokenizer import Tokenizer
+from regard.data.writer import SIDES, WIDTHS, Writer
 from regard.errors import DamagedError, DataError
 from regard.recipe import Pairs
 
-FORMAT = 1
-WIDTHS = ("<u2", "<i4")  # the first where the vocabulary fits
+FORMAT = 2
 Integers = npt.NDArray[np.int64]
 
 
@@ -55,11 +54,21 @@ def mapped(path: Path, width: np.dtype[Any]) -> npt.NDArray[Any]:
 class Store:
     """Pairs of id sequences; a row keeps its place for as long as the store lives."""
 
-    def __init__(self, sources: Sequences, targets: Sequences, lines: Integers, facts: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        sources: Sequences,
+        targets: Sequences,
+        lines: Integers,
+        facts: dict[str, Any],
+        copies: Sequences | None = None,
+        links: Sequences | None = None,
+    ) -> None:
         self.sources = sources
-        self.targets = targets
+        self.targets = targets  # over the extended vocabulary of each row where there are copies
         self.lines = lines  # where each row stands in its file, from 1
         self.facts = facts  # rows_in = rows_used + rows_reported, and what the store was made from
+        self.copies = copies  # each source token as the target would write it
+        self.links = links  # target, source, target, source ...: the tokens that are linked to each other
 
     @classmethod
     def open(cls, directory: Path) -> "Store":
@@ -67,8 +76,12 @@ class Store:
         facts = verify(directory)
         if facts.get("store") != FORMAT:
             raise DamagedError(f"{directory / 'manifest.json'}: not a token store of format {FORMAT}")
-        source, target = (Sequences.open(directory, side, facts.get(f"{side}_width")) for side in ("source", "target"))
-        return cls(source, target, mapped(directory / "lines", np.dtype("<i8")), facts)
+
+        def opened(side: str) -> Sequences:
+            return Sequences.open(directory, side, facts.get(f"{side}_width"))
+
+        extra = (opened(side) if f"{side}_width" in facts else None for side in SIDES[2:])
+        return cls(opened("source"), opened("target"), mapped(directory / "lines", np.dtype("<i8")), facts, *extra)
 
     @classmethod
     def build(
@@ -80,17 +93,23 @@ class Store:
         *,
         max_length: int,
         bad_rows: BadRows,
+        copying: bool = False,
+        links: bool = False,
     ) -> "Store":
+        """`copying` adds what each source offers to be copied, `links` the tokens that `pairs.alignment` links."""
+        guides = Guides(alignment_of(pairs), source_tokenizer, target_tokenizer, max_length) if links else None
         facts = {
             "store": FORMAT,
-            "files": [describe_file(path) for path in pairs.files],
-            "settings": settings(pairs, source_tokenizer, target_tokenizer, max_length, bad_rows),
+            "files": [describe_file(path) for path in files_of(pairs, links)],
+            "settings": settings(pairs, source_tokenizer, target_tokenizer, max_length, bad_rows, copying, links),
         }
         with sealed(directory, facts) as folder:
-            with Writer(folder, source_tokenizer, target_tokenizer, max_length) as writer:
+            with Writer(folder, source_tokenizer, target_tokenizer, max_length, copying, guides) as writer:
                 for rows in read_pairs(pairs):
                     bad_rows.add(rows.faults)
                     bad_rows.skip(writer.append(rows, pairs))
+            if guides is not None:
+                guides.finish(pairs.files)
             facts |= writer.facts()
         return cls.open(directory)
 
@@ -116,76 +135,28 @@ class Store:
         return self.targets.lengths
 
 
-class SideWriter:
-    """Appends sequences to one side's two files."""
-
-    def __init__(self, folder: Path, side: str, tokenizer: Tokenizer) -> None:
-        self.width = np.dtype(WIDTHS[0] if len(tokenizer) <= 1 << 16 else WIDTHS[1])
-        self.tokenizer = tokenizer
-        self.tokens: BufferedWriter = (folder / f"{side}.tokens").open("wb")
-        self.offsets: BufferedWriter = (folder / f"{side}.offsets").open("wb")
-        self.offsets.write(np.zeros(1, "<i8").tobytes())
-        self.end = 0
-
-    def append(self, ids: Sequence[list[int]], lengths: Integers) -> None:
-        ends = self.end + np.cumsum(lengths)
-        self.end += int(lengths.sum())
-        self.tokens.write(np.fromiter(chain.from_iterable(ids), self.width, int(lengths.sum())).tobytes())
-        self.offsets.write(ends.astype("<i8").tobytes())
-
-    def close(self) -> None:
-        self.tokens.close()
-        self.offsets.close()
+def alignment_of(pairs: Pairs) -> Path:
+    if pairs.alignment is None:
+        raise DataError("guided attention needs given alignments: name their file in data.train.alignment")
+    return pairs.alignment
 
 
-class Writer:
-    """Turns blocks of rows into ids, and counts them."""
-
-    def __init__(self, folder: Path, source: Tokenizer, target: Tokenizer, max_length: int) -> None:
-        self.sides = SideWriter(folder, "source", source), SideWriter(folder, "target", target)
-        self.lines: BinaryIO = (folder / "lines").open("wb")
-        self.max_length = max_length
-        self.rows_in = self.rows_used = 0
-
-    def __enter__(self) -> "Writer":
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        for side in (*self.sides, self.lines):
-            side.close()
-
-    def append(self, rows: Rows, pairs: Pairs) -> list[Fault]:
-        """Write what is short enough; the faults say what is not."""
-        ids = self.sides[0].tokenizer.encode(rows.sources), self.sides[1].tokenizer.encode(rows.targets)
-        lengths = [np.fromiter(map(len, side), np.int64, len(side)) for side in ids]
-        long = np.maximum(*lengths) > self.max_length
-        for side, tokens, counts in zip(self.sides, ids, lengths, strict=True):
-            side.append(list(compress(tokens, ~long)) if long.any() else tokens, counts[~long])
-        self.lines.write(np.asarray(rows.lines, "<i8")[~long].tobytes())
-        self.rows_in += len(rows.lines) + len(rows.faults)
-        self.rows_used += int((~long).sum())
-        return [self.too_long(pairs, rows.lines[row], [int(side[row]) for side in lengths]) for row in np.flatnonzero(long)]
-
-    def too_long(self, pairs: Pairs, line: int, lengths: list[int]) -> Fault:
-        side = 0 if lengths[0] > self.max_length else 1
-        return Fault(
-            pairs.files[side % len(pairs.files)],
-            line,
-            f"too long: {lengths[side]} tokens, data.max_length is {self.max_length}",
-        )
-
-    def facts(self) -> dict[str, Any]:
-        counts = {"rows_in": self.rows_in, "rows_used": self.rows_used, "rows_reported": self.rows_in - self.rows_used}
-        return {**counts, "source_width": self.sides[0].width.str, "target_width": self.sides[1].width.str}
+def files_of(pairs: Pairs, links: bool) -> tuple[Path, ...]:
+    """What is read; alignments only where they are asked for."""
+    return (*pairs.files, alignment_of(pairs)) if links else pairs.files
 
 
-def settings(pairs: Pairs, source: Tokenizer, target: Tokenizer, max_length: int, bad_rows: BadRows) -> dict[str, Any]:
+def settings(
+    pairs: Pairs, source: Tokenizer, target: Tokenizer, max_length: int, bad_rows: BadRows, copying: bool, links: bool
+) -> dict[str, Any]:
     """What beside the files decides on the ids."""
     return {
         "columns": [pairs.source_column, pairs.target_column] if pairs.pairs else None,
         "tokenizers": [source.digest, target.digest],
         "max_length": max_length,
         "on_bad_row": bad_rows.policy,
+        "copying": copying,
+        "links": links,
     }
 
 
@@ -217,17 +188,22 @@ def prepare(
     *,
     max_length: int,
     bad_rows: BadRows,
+    copying: bool = False,
+    links: bool = False,
 ) -> Store:
     """The store at `directory` if it is intact and made from just this; built anew otherwise."""
-    wanted = settings(pairs, source_tokenizer, target_tokenizer, max_length, bad_rows)
+    wanted = settings(pairs, source_tokenizer, target_tokenizer, max_length, bad_rows, copying, links)
     try:
         store = Store.open(directory)
-        if store.facts["settings"] == wanted and all(map(unchanged, pairs.files, store.facts["files"])):
+        if store.facts["settings"] == wanted and all(map(unchanged, files_of(pairs, links), store.facts["files"])):
             return store
     except DamagedError:
         pass  # it is a cache: make it again
     sweep(directory.absolute().parent)
-    return Store.build(directory, pairs, source_tokenizer, target_tokenizer, max_length=max_length, bad_rows=bad_rows)
+    return Store.build(
+        directory, pairs, source_tokenizer, target_tokenizer, max_length=max_length, bad_rows=bad_rows, copying=copying,
+        links=links,
+    )  # fmt: skip
 
 
 def random_bits(seed: int, stream: int) -> np.random.Philox:

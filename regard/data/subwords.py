@@ -59,14 +59,27 @@ class SentencePieceTokenizer(Tokenizer):
         return self.proto
 
     def tokenize(self, lines: Sequence[str]) -> list[list[int]]:
+        ids: list[list[int]] = self.process(lines, int)
+        return ids
+
+    def cut(self, lines: Sequence[str]) -> list[list[bytes]]:
+        """A piece is as long as the word it could not spell; bytes spell themselves."""
+        both = zip(self.process(lines, int), self.process(lines, str), strict=True)
+        return [
+            [piece.encode() if token == UNKNOWN else self.spellings[token] for token, piece in zip(*row, strict=True)]
+            for row in both
+        ]
+
+    def process(self, lines: Sequence[str], kind: type) -> Any:
+        """The tokens of each line, as ids (int) or as pieces (str)."""
         if not lines:
             return []
         threads = os.cpu_count() or 1
         try:
-            ids: list[list[int]] = self.processor.encode(list(lines), num_threads=threads)
+            return self.processor.encode(list(lines), out_type=kind, num_threads=threads)
         except (TypeError, UnicodeError):  # half of a surrogate pair somewhere: no UTF-8 can hold it
-            ids = self.processor.encode([line.encode(errors="replace").decode() for line in lines], num_threads=threads)
-        return ids
+            plain = [line.encode(errors="replace").decode() for line in lines]
+            return self.processor.encode(plain, out_type=kind, num_threads=threads)
 
 
 def sample(lines: Iterable[T], limit: int) -> list[T]:

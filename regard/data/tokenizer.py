@@ -7,6 +7,8 @@ import re
 from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
+from functools import cached_property
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -57,29 +59,50 @@ class Tokenizer(ABC):
         """The ids of every line, without START and END."""
         return self.tokenize([line.lower() for line in lines] if self.lowercase else lines)
 
-    def decode(self, ids: Ids) -> str:
+    def surfaces(self, lines: Sequence[str]) -> list[list[bytes]]:
+        """What each token of `encode(lines)` stands for in the text, spelled as `spellings` are; unknown words too."""
+        return self.cut([line.lower() for line in lines] if self.lowercase else lines)
+
+    def cut(self, lines: Sequence[str]) -> list[list[bytes]]:
+        """Where nothing is unknown, the spellings themselves."""
+        return [[self.spellings[token] for token in ids] for ids in self.tokenize(lines)]
+
+    @cached_property
+    def by_spelling(self) -> dict[bytes, int]:
+        """The token of each spelling; the specials have none."""
+        return {spelling: token for token, spelling in enumerate(self.spellings) if token >= len(SPECIALS)}
+
+    def spelled(self, ids: Ids, extra: Sequence[bytes] = ()) -> list[bytes]:
+        """Ids past the vocabulary are those of `extra`, words that one sentence alone knows; without it they are unknown."""
+        if not extra and (not len(ids) or max(ids) < len(self)):
+            return [self.spellings[token] for token in ids]
+        words = dict(enumerate(extra, start=len(self)))
+        unknown = self.spellings[UNKNOWN]
+        return [self.spellings[token] if token < len(self) else words.get(token, unknown) for token in ids]
+
+    def decode(self, ids: Ids, extra: Sequence[bytes] = ()) -> str:
         """The text; PAD, START and END leave no trace, UNKNOWN leaves ⁇."""
-        spelled = b"".join([self.spellings[token] for token in ids]).decode(errors="replace")
+        spelled = b"".join(self.spelled(ids, extra)).decode(errors="replace")
         text = spelled.replace(self.blank, " ")
         return text.strip(" ") if self.spaced else text
 
-    def pieces(self, ids: Ids) -> list[str]:
+    def pieces(self, ids: Ids, extra: Sequence[bytes] = ()) -> list[str]:
         """Every token for the eye."""
-        return [SPECIALS[token] if token < len(SPECIALS) else readable(self.spellings[token]) for token in ids]
+        both = zip(ids, self.spelled(ids, extra), strict=True)
+        return [SPECIALS[token] if token < len(SPECIALS) else readable(spelling) for token, spelling in both]
 
-    def words(self, ids: Ids) -> list[int]:
-        """For every token its word, as a place in `decode(ids).split()`; -1 for PAD, START and END.
+    def words(self, ids: Ids, extra: Sequence[bytes] = ()) -> list[int]:
+        """For every token its word, as a place in `decode(ids, extra).split()`; -1 for PAD, START and END."""
+        places = self.word_places(self.spelled(ids, extra))
+        return [-1 if token in HIDDEN else place for token, place in zip(ids, places, strict=True)]
 
-        A token belongs to the first word that it, or what follows it, spells; blanks at the end to the last word.
-        """
+    def word_places(self, spelled: Sequence[bytes]) -> list[int]:
+        """A token belongs to the first word that it, or what follows it, spells; blanks at the end to the last word."""
         decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
-        parts = [decoder.decode(self.spellings[token]) for token in ids] + [decoder.decode(b"", final=True)]
+        parts = [decoder.decode(spelling) for spelling in spelled] + [decoder.decode(b"", final=True)]
         ends = [match.end() for match in re.finditer(r"\S+", "".join(parts).replace(self.blank, " "))]
-        places, begin = [], 0
-        for token, part in zip(ids, parts[:-1], strict=True):
-            places.append(-1 if token in HIDDEN else min(bisect_right(ends, begin), max(len(ends) - 1, 0)))
-            begin += len(part)
-        return places
+        begins = accumulate((len(part) for part in parts[:-1]), initial=0)
+        return [min(bisect_right(ends, begin), max(len(ends) - 1, 0)) for _, begin in zip(spelled, begins, strict=False)]
 
     def __len__(self) -> int:
         return len(self.spellings)

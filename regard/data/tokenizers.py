@@ -20,14 +20,18 @@ class SymbolTokenizer(Tokenizer):
     """A list of symbols, the most frequent first."""
 
     def __init__(self, symbols: Sequence[str], lowercase: bool = False) -> None:
-        blank = " " if self.spaced else ""
-        super().__init__([(blank + symbol).encode(errors="replace") for symbol in symbols], lowercase)
+        super().__init__(self.spell(symbols), lowercase)
         self.symbols = list(symbols)
         self.ids = {symbol: token for token, symbol in enumerate(symbols, start=len(SPECIALS))}
 
     @staticmethod
     @abstractmethod
     def split(line: str) -> Sequence[str]: ...
+
+    @classmethod
+    def spell(cls, symbols: Sequence[str]) -> list[bytes]:
+        blank = " " if cls.spaced else ""
+        return [(blank + symbol).encode(errors="replace") for symbol in symbols]
 
     @classmethod
     def train(cls, section: Section, lines: Iterable[str]) -> "SymbolTokenizer":
@@ -55,6 +59,9 @@ class SymbolTokenizer(Tokenizer):
     def tokenize(self, lines: Sequence[str]) -> list[list[int]]:
         find = self.ids.get
         return [[find(symbol, UNKNOWN) for symbol in self.split(line)] for line in lines]
+
+    def cut(self, lines: Sequence[str]) -> list[list[bytes]]:
+        return [self.spell(self.split(line)) for line in lines]
 
 
 class WordTokenizer(SymbolTokenizer):

@@ -11,7 +11,7 @@ from regard.errors import UserError
 class Found(NamedTuple):
     """One output as tokens, without the end mark; `log_prob` counts the end mark where the output has one."""
 
-    tokens: list[int]
+    tokens: list[int]  # ids past the vocabulary stand for copied words that only the sentence's source knows
     log_prob: float
     score: float = 0.0  # what the search ranked by
 
@@ -20,7 +20,7 @@ class Hypothesis(NamedTuple):
     """One decoded output."""
 
     text: str
-    tokens: list[int]
+    tokens: list[int]  # as in Found; `text` spells copied words out, which the ids alone do not tell
     log_prob: float
     score: float
 

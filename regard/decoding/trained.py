@@ -10,16 +10,18 @@ from jaxtyping import Float
 from torch import Tensor
 
 from regard.data.batching import pad_lists, shifted
+from regard.data.copies import Copied, copied, extended_rows, extended_size, without_end
 from regard.data.links import Link, links_from_weights, merge_pieces
 from regard.data.tokenizers import END, PAD, START
 from regard.decoding.beam import beam_search
 from regard.decoding.greedy import greedy_search
 from regard.decoding.hypothesis import Found, Hypothesis
+from regard.decoding.reading import read_weights
 from regard.errors import UserError
 from regard.models import SequenceToSequence
 from regard.models.device import choose_device
-from regard.models.directory import Bundle, load_model
-from regard.models.interface import Steps
+from regard.models.directory import Bundle, Reading, load_model
+from regard.models.interface import Copies, Steps
 from regard.recipe import Decoding, parse
 
 Pair = tuple[str, str]
@@ -51,10 +53,15 @@ class Trained:
         self.device = torch.device(device)
         self.model: SequenceToSequence = bundle.model.to(self.device).eval()
         self.source, self.target, self.decoding = bundle.source, bundle.target, bundle.decoding
+        self.reading = bundle.reading  # how `align` reads the attention, unless it is told
 
     @property
     def has_attention(self) -> bool:
         return self.model.decoder.has_attention
+
+    @property
+    def copying(self) -> bool:
+        return self.model.decoder.copies_words
 
     def generate(self, texts: Iterable[str], beam: int | None = None, length_penalty: float | None = None) -> list[str]:
         """The best output for each text, in the order given."""
@@ -68,21 +75,38 @@ class Trained:
         change = {"beam": beam, "length_penalty": length_penalty}
         given = {key: value for key, value in change.items() if value is not None}
         settings = parse(Decoding, {**self.decoding.model_dump(), **given}, "decoding")
-        tokens = self.source.encode(list(texts))
+        lines = list(texts)
+        tokens, offers = self.source.encode(lines), self.offers(lines)
         results: list[list[Hypothesis]] = [[] for _ in tokens]
         for rows in batches([len(row) for row in tokens], settings.batch_tokens // settings.beam):
-            for row, found in zip(rows, self.search_batch([tokens[row] for row in rows], settings), strict=True):
-                results[row] = [self.read(one) for one in found]
+            copies = self.copies([offers[row] for row in rows])
+            for row, found in zip(rows, self.search_batch([tokens[row] for row in rows], settings, copies), strict=True):
+                results[row] = [self.read(one, offers[row].extra) for one in found]
         return results
 
-    def read(self, found: Found) -> Hypothesis:
-        return Hypothesis(self.target.decode(found.tokens), *found)
+    def read(self, found: Found, extra: Sequence[bytes] = ()) -> Hypothesis:
+        return Hypothesis(self.target.decode(found.tokens, extra), *found)
+
+    def offers(self, texts: Sequence[str]) -> list[Copied]:
+        """What each text offers to be copied; nothing to a model that does not copy."""
+        if not self.copying:
+            return [Copied([], [])] * len(texts)
+        return [copied(surfaces, self.target) for surfaces in self.source.surfaces(texts)]
+
+    def copies(self, offers: Sequence[Copied]) -> Copies | None:
+        """The offers of a batch, for a model that copies."""
+        if not self.copying:
+            return None
+        words = without_end(pad_lists([offer.ids for offer in offers])[0])
+        return Copies(torch.from_numpy(words).to(self.device), extended_size(words, len(self.target)))
 
     @torch.inference_mode()
-    def search_batch(self, sources: Sequence[Sequence[int]], settings: Decoding) -> list[list[Found]]:
+    def search_batch(
+        self, sources: Sequence[Sequence[int]], settings: Decoding, copies: Copies | None = None
+    ) -> list[list[Found]]:
         source, lengths = self.pad(sources)
         limits = (lengths * settings.max_ratio + 10).long().clamp(max=settings.max_length)
-        step, state = self.model.start(self.model.encode(source, lengths))
+        step, state = self.model.start(self.model.encode(source, lengths, copies))
         if settings.beam == 1:
             penalty = settings.length_penalty
             return greedy_search(step, state, limits=limits, start=START, end=END, length_penalty=penalty)
@@ -100,7 +124,7 @@ class Trained:
         """log p(target | source) of each pair."""
 
         def read(steps: Steps, targets: Sequence[Sequence[int]], _sources: Sequence[Sequence[int]]) -> Iterator[Likelihood]:
-            log_probs = self.model.decoder.logits(steps.outputs).float().log_softmax(dim=-1)
+            log_probs = self.model.decoder.logits(steps).float().log_softmax(dim=-1)
             wanted, _ = self.pad(targets)
             each = log_probs.gather(2, wanted[..., None]).squeeze(-1).masked_fill(wanted == PAD, 0.0)
             for total, target in zip(each.double().sum(dim=1).tolist(), targets, strict=True):
@@ -108,19 +132,28 @@ class Trained:
 
         return self.force(pairs, read)
 
-    def align(self, pairs: Iterable[Pair]) -> list[Alignment]:
-        """Where the model looks while it writes each target, word by word."""
-        if not self.has_attention:
-            raise UserError("this model has no attention, so there is nothing to look at or to align by")
+    def align(self, pairs: Iterable[Pair], reading: Reading | None = None) -> list[Alignment]:
+        """Where the model looks for each word of each target, by its own reading of the attention or by another."""
+        return [found for (found,) in self.align_by(pairs, [reading or self.reading])]
 
-        def read(steps: Steps, targets: Sequence[Sequence[int]], sources: Sequence[Sequence[int]]) -> Iterator[Alignment]:
+    def align_by(self, pairs: Iterable[Pair], readings: Sequence[Reading]) -> list[list[Alignment]]:
+        """The alignments of each pair by several readings of the same looks."""
+
+        def read(steps: Steps, targets: Sequence[Sequence[int]], sources: Sequence[Sequence[int]]) -> Iterator[list[Alignment]]:
             assert steps.weights is not None
-            weights = steps.weights.float().cpu().numpy()
+            looks = [read_weights(steps.weights, reading).float().cpu().numpy() for reading in readings]
             for row, (source, target) in enumerate(zip(sources, targets, strict=True)):
-                yield self.by_words(source, target, weights[row, : len(target), : len(source)])
+                yield self.by_words(source, target, [weights[row, : len(target), : len(source)] for weights in looks])
 
         both = list(pairs)
-        return [own_words(found, pair) for found, pair in zip(self.force(both, read), both, strict=True)]
+        found = self.force(both, read, look=True)
+        return [[own_words(one, pair) for one in each] for each, pair in zip(found, both, strict=True)]
+
+    @property
+    def num_heads(self) -> int:
+        """How many heads the attention has, over all layers."""
+        found = self.force([("", "")], lambda steps, *_: iter([steps.weights.shape[1]]), look=True)
+        return int(found[0])
 
     @torch.inference_mode()
     def look_back(self, text: str) -> Alignment:
@@ -134,26 +167,40 @@ class Trained:
         merged = merge_pieces(found[0].float().cpu().numpy(), words, words)
         return own_words(Alignment(source, source, merged), (text, text))
 
-    def by_words(self, source: Sequence[int], target: Sequence[int], weights: np.ndarray) -> Alignment:
-        merged = merge_pieces(weights, self.source.words(source), self.target.words(target))
-        return Alignment(self.source.decode(source).split(), self.target.decode(target).split(), merged)
+    def by_words(
+        self, source: Sequence[int], target: Sequence[int], looks: Sequence[Float[np.ndarray, "target source"]]
+    ) -> list[Alignment]:
+        """From tokens to words; all looks are at the same pair."""
+        places = self.source.words(source), self.target.words(target)
+        words = self.source.decode(source).split(), self.target.decode(target).split()
+        seen = slice(len(words[1])), slice(len(words[0]))  # tokens of blanks alone are pieces of no word
+        return [Alignment(*words, merge_pieces(weights, *places)[seen]) for weights in looks]
 
     @torch.inference_mode()
-    def force(self, pairs: Iterable[Pair], read: Callable[..., Iterator[Any]]) -> list[Any]:
+    def force(self, pairs: Iterable[Pair], read: Callable[..., Iterator[Any]], look: bool = False) -> list[Any]:
         """Teacher forcing over batches of pairs; `read` turns the steps of a batch into one result a pair."""
+        if look and not self.has_attention:
+            raise UserError("this model has no attention, so there is nothing to look at or to align by")
         both = list(pairs)
-        sources = self.source.encode([source for source, _ in both])
-        targets = self.target.encode([target for _, target in both])
+        sources, targets, offers = self.tokens(both)
         results: list[Any] = [None] * len(both)
         sizes = [max(len(source), len(target)) for source, target in zip(sources, targets, strict=True)]
         for rows in batches(sizes, self.decoding.batch_tokens, keep_empty=True):
             some, wanted = [sources[row] for row in rows], [targets[row] for row in rows]
             source, lengths = self.pad(some)
-            words = torch.from_numpy(shifted(pad_lists(wanted)[0])).to(self.device)
-            steps = self.model.decode(source, lengths, words)
+            words = torch.from_numpy(shifted(pad_lists(wanted)[0], len(self.target))).to(self.device)
+            steps = self.model.decode(source, lengths, words, self.copies([offers[row] for row in rows]), look)
             for row, result in zip(rows, read(steps, wanted, some), strict=True):
                 results[row] = result
         return results
+
+    def tokens(self, pairs: Sequence[Pair]) -> tuple[list[list[int]], list[list[int]], list[Copied]]:
+        """Of known pairs: sources, targets (over the extended vocabulary if the model copies), and what is offered."""
+        sources, targets = [source for source, _ in pairs], [target for _, target in pairs]
+        if not self.copying:
+            return self.source.encode(sources), self.target.encode(targets), self.offers(sources)
+        offers, extended = extended_rows(sources, targets, self.source, self.target)
+        return self.source.encode(sources), extended, offers
 
 
 def own_words(found: Alignment, pair: Pair) -> Alignment:

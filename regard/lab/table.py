@@ -69,17 +69,20 @@ def notes(plan: Comparison) -> list[str]:
 
 
 def show(plan: Comparison, results: Sequence[Result]) -> None:
-    console = Console()
-    console.width = max(console.width, 100)  # a row is one line, also in a file
-    header, *rows = figures(plan, results)
+    print_grid(figures(plan, results))
+    for note in notes(plan):
+        Console().print(note, highlight=False, markup=False, soft_wrap=True)
+
+
+def print_grid(grid: Grid) -> None:
+    console, (header, *rows) = Console(), grid
+    console.width = max(console.width, 100, 12 * len(header))  # a row is one line, also in a file
     table = Table(box=SIMPLE_HEAD)
     for number, name in enumerate(header):
-        table.add_column(name, justify="right" if number else "left", no_wrap=True)
+        table.add_column(name, justify="right" if number else "left", no_wrap=number == 0)
     for row in rows:
         table.add_row(*row)
     console.print(table)
-    for note in notes(plan):
-        console.print(note, highlight=False, markup=False, soft_wrap=True)
 
 
 def markdown(grid: Grid) -> list[str]:

@@ -1,19 +1,27 @@
 """A model on disk: self-contained, and nothing in it is code. It holds safetensors, JSON, YAML and the tokenizers."""
 
 import json
+import shutil
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from safetensors.torch import load_file, save
 from torch import Tensor
 
-from regard.data.sealed import sealed, verify
+from regard.data.sealed import MANIFEST, sealed, verify
 from regard.data.tokenizers import Tokenizer, load_tokenizer
 from regard.errors import DamagedError, UserError
 from regard.models import SequenceToSequence, build, configure
-from regard.recipe import Decoding, Recipe, parse, to_yaml
+from regard.recipe import Count, Decoding, Recipe, Section, parse, to_yaml
 
 FORMAT = 1
+
+
+class Reading(Section):
+    """Which of a model's attention weights are read as its alignment."""
+
+    head: Count | None = None  # counted over all layers; None: the mean of all
+    shift: Literal[0, 1] = 0  # 1: where the step after a word's own looked, whose query has read the word (Chen et al. 2020)
 
 
 class Bundle(NamedTuple):
@@ -23,10 +31,17 @@ class Bundle(NamedTuple):
     source: Tokenizer
     target: Tokenizer
     decoding: Decoding
+    reading: Reading = Reading()
 
 
 def save_model(
-    directory: Path, weights: dict[str, Tensor], recipe: Recipe, source: Tokenizer, target: Tokenizer, card: str
+    directory: Path,
+    weights: dict[str, Tensor],
+    recipe: Recipe,
+    source: Tokenizer,
+    target: Tokenizer,
+    card: str,
+    reading: Reading | None = None,
 ) -> None:
     config = {
         "format": FORMAT,
@@ -34,16 +49,31 @@ def save_model(
         "architectures": [recipe.model["kind"]],
         "model": recipe.model,
         "decoding": recipe.decoding.model_dump(mode="json"),
+        "reading": (reading or Reading()).model_dump(mode="json"),
         "source_vocabulary": len(source),
         "target_vocabulary": len(target),
     }
     with sealed(directory, {"kind": "model"}) as inside:
-        (inside / "config.json").write_text(json.dumps(config, indent=1) + "\n", encoding="utf-8")
+        write_config(inside, config)
         (inside / "model.safetensors").write_bytes(save(weights))  # save_file would let no one else read it
         source.save(inside / "source_tokenizer")
         target.save(inside / "target_tokenizer")
         (inside / "recipe.yaml").write_text(to_yaml(recipe), encoding="utf-8")
         (inside / "README.md").write_text(card, encoding="utf-8")
+
+
+def write_config(directory: Path, config: dict[str, Any]) -> None:
+    (directory / "config.json").write_text(json.dumps(config, indent=1) + "\n", encoding="utf-8")
+
+
+def store_reading(path: Path, reading: Reading) -> None:
+    """The model as it is, but for how its alignments are read: a new directory in the place of the old one."""
+    directory = find_model(path)
+    facts = verify(directory)
+    config = read_config(directory / "config.json") | {"reading": reading.model_dump(mode="json")}
+    with sealed(directory, facts) as inside:
+        shutil.copytree(directory, inside, dirs_exist_ok=True, ignore=shutil.ignore_patterns(MANIFEST))
+        write_config(inside, config)
 
 
 def find_model(path: Path) -> Path:
@@ -67,7 +97,8 @@ def load_model(path: Path) -> Bundle:
         model.load_state_dict(load_file(directory / "model.safetensors"))
     except RuntimeError as error:
         raise DamagedError(f"{directory / 'model.safetensors'}: does not fit config.json: {error}") from None
-    return Bundle(model.eval(), *sides, parse(Decoding, config["decoding"], "decoding"))
+    decoding, reading = parse(Decoding, config["decoding"], "decoding"), parse(Reading, config.get("reading", {}), "reading")
+    return Bundle(model.eval(), *sides, decoding, reading)
 
 
 def read_config(path: Path) -> dict[str, Any]:

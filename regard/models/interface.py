@@ -3,8 +3,13 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
+import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
+
+from regard.data.tokenizers import PAD
+from regard.nn.attention.choice import Choice
+from regard.nn.copying import Copying
 
 State = TypeVar("State")
 
@@ -15,22 +20,32 @@ class Memory(NamedTuple):
     states: Float[Tensor, "batch source size"]
     visible: Bool[Tensor, "batch source"]
     summary: Float[Tensor, "batch summary"]
-    keys: Tensor | None = None  # the decoder's view of `states`, prepared once
+    keys: Any = None  # the decoder's view of `states`, prepared once
+    copies: "Copies | None" = None  # where the decoder may copy words
+
+
+class Copies(NamedTuple):
+    """Source words numbered as the target's extended vocabulary does: ids of words that it does not know follow its own."""
+
+    words: Int[Tensor, "batch source"]
+    size: int  # of the extended vocabulary: all words that some row can write
 
 
 class Step(NamedTuple):
     """What one decoding step returns, for rows of hypotheses (several may belong to one sentence)."""
 
     logits: Float[Tensor, "rows vocabulary"]
-    weights: Float[Tensor, "rows source"] | None
+    weights: Float[Tensor, "rows heads source"] | None
     state: Any  # an immutable tree of tensors whose first dimension is rows
 
 
 class Steps(NamedTuple):
-    """All steps of a known target at once: what the output layer reads, and where each step looked."""
+    """All steps of a known target at once: what the output layer reads, and where each step looked (if asked for)."""
 
     outputs: Float[Tensor, "batch target size"]
-    weights: Float[Tensor, "batch target source"] | None
+    weights: Float[Tensor, "batch heads target source"] | None = None
+    copying: Copying | None = None  # how fit each source word is to be copied at each step
+    choice: Choice | None = None  # what hard attention drew
 
 
 class Encoder(nn.Module):
@@ -51,6 +66,8 @@ class Decoder(nn.Module):
     """`forward` (teacher forcing) and repeated `step` compute the same thing: the first law."""
 
     has_attention: bool = True  # whether steps tell where they looked
+    copies_words: bool = False  # whether memory must say what can be copied
+    usual_reward: Tensor | None  # of each word: log p where hard attention wrote it, as training has seen it lately
 
     def prepare(self, memory: Memory) -> Memory:
         """Add what is computed once a sentence."""
@@ -67,17 +84,23 @@ class Decoder(nn.Module):
     def step(self, tokens: Int[Tensor, "rows"], memory: Memory, state: Any) -> Step:
         return self.stepper(memory)(tokens, state)
 
-    def forward(self, tokens: Int[Tensor, "batch target"], memory: Memory) -> Steps:
+    def forward(self, tokens: Int[Tensor, "batch target"], memory: Memory, look: bool = False) -> Steps:
+        """All steps of a known target; `look` asks for their attention weights, which cost memory and time."""
         raise NotImplementedError
 
-    def loss(
-        self, outputs: Float[Tensor, "batch target size"], target: Int[Tensor, "batch target"], label_smoothing: float = 0.0
-    ) -> Float[Tensor, ""]:
+    def loss(self, steps: Steps, target: Int[Tensor, "batch target"], label_smoothing: float = 0.0) -> Float[Tensor, ""]:
         """Σ -log p(target), padding aside; a share `label_smoothing` of the truth lies on all words alike."""
         raise NotImplementedError
 
-    def logits(self, outputs: Float[Tensor, "*rows size"]) -> Float[Tensor, "*rows vocabulary"]:
+    def logits(self, steps: Steps) -> Float[Tensor, "batch target vocabulary"]:
+        """log p(word) but for a constant of each step; over the extended vocabulary where words are copied."""
         raise NotImplementedError
+
+    @torch.no_grad()
+    def log_probs(self, steps: Steps, target: Int[Tensor, "batch target"]) -> Float[Tensor, "batch target"]:
+        """log p(target) of each word; 0 where there is padding. No gradient."""
+        each = self.logits(steps).float().log_softmax(dim=-1).gather(2, target[..., None]).squeeze(-1)
+        return each.masked_fill(target == PAD, 0.0)
 
 
 StepFunction = Callable[[Tensor, Any], Step]

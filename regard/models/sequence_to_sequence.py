@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from regard.errors import UserError
 from regard.models.decoders import DECODERS
 from regard.models.encoders import ENCODERS
-from regard.models.interface import Memory, StepFunction, Steps
+from regard.models.interface import Copies, Memory, StepFunction, Steps
 from regard.recipe import Section, one_of
 
 
@@ -40,21 +40,32 @@ class SequenceToSequence(nn.Module):
             )
         self.encoder.embed = self.decoder.embed
 
-    def encode(self, source: Int[Tensor, "batch source"], lengths: Int[Tensor, "batch"]) -> Memory:
-        return self.decoder.prepare(self.encoder(source, lengths))
+    def encode(
+        self, source: Int[Tensor, "batch source"], lengths: Int[Tensor, "batch"], copies: Copies | None = None
+    ) -> Memory:
+        return self.decoder.prepare(self.encoder(source, lengths)._replace(copies=copies))
 
     def start(self, memory: Memory) -> tuple[StepFunction, Any]:
         """What a search needs: a step that reads this memory, and the State before the first word."""
         return self.decoder.stepper(memory), self.decoder.start(memory)
 
     def decode(
-        self, source: Int[Tensor, "batch source"], lengths: Int[Tensor, "batch"], target: Int[Tensor, "batch target"]
+        self,
+        source: Int[Tensor, "batch source"],
+        lengths: Int[Tensor, "batch"],
+        target: Int[Tensor, "batch target"],
+        copies: Copies | None = None,
+        look: bool = False,
     ) -> Steps:
         """Teacher forcing up to the layer under the logits."""
-        steps: Steps = self.decoder(target, self.encode(source, lengths))
+        steps: Steps = self.decoder(target, self.encode(source, lengths, copies), look)
         return steps
 
     def forward(
-        self, source: Int[Tensor, "batch source"], lengths: Int[Tensor, "batch"], target: Int[Tensor, "batch target"]
+        self,
+        source: Int[Tensor, "batch source"],
+        lengths: Int[Tensor, "batch"],
+        target: Int[Tensor, "batch target"],
+        copies: Copies | None = None,
     ) -> Float[Tensor, "batch target vocabulary"]:
-        return self.decoder.logits(self.decode(source, lengths, target).outputs)
+        return self.decoder.logits(self.decode(source, lengths, target, copies))

@@ -24,6 +24,7 @@ class HiddenMemory(NamedTuple):
 CellState = Any  # a NamedTuple whose first field is `hidden`
 Blocks = Sequence[Any]  # pre-activations: tensors, or the symbols of a tracer (kernels/equation.py)
 Step = Callable[[Tensor, CellState], CellState]
+Elementwise = Callable[[Mapping[str, Tensor], CellState], Any]
 
 
 class Cell(nn.Module):
@@ -175,16 +176,28 @@ class GatedCell(Cell):
         maps = {letter: self.bind_map(letter, linear) for letter in RECURRENT if (linear := self.recurrent(letter)) is not None}
         again = maps.pop("m", None)
         keep: Callable[[Tensor], Tensor] = (lambda vector: vector) if mask is None else (lambda vector: vector * mask)
+        update, reset = self.bind_elementwise()
 
         def step(projected: Tensor, state: CellState) -> CellState:
             shares = {"x": self.enter(projected)}
             for letter, product in maps.items():
                 shares[letter] = product(keep(SQUASH[letter](state.hidden)))
             if again is not None:
-                shares["m"] = again(keep(self.reset(self.add(shares), state)))
-            return self.update(self.add(shares), state, *self.vectors)
+                shares["m"] = again(keep(reset(shares, state)))
+            return update(shares, state)
 
         return step
+
+    def bind_elementwise(self) -> tuple[Elementwise, Elementwise]:
+        """`update` and `reset` of the shares of all terms and a state, for one pass: on a GPU one launch each."""
+        from regard.nn.kernels import gates  # which reads cells
+
+        if gates.applies(self, self.from_input.weight):
+            return gates.bind_update(self), gates.bind_reset(self)
+        return (
+            lambda shares, state: self.update(self.add(shares), state, *self.vectors),
+            lambda shares, state: self.reset(self.add(shares), state),
+        )
 
     def add(self, shares: Mapping[str, Tensor]) -> Sequence[Tensor]:
         """The pre-activations, as far as their terms are there; a sum that still lacks its m comes without it."""

@@ -1,5 +1,6 @@
 """Cross-entropy of a linear output layer, in chunks of rows: the logits of all positions never exist together."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -7,6 +8,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from regard.nn.kernels import entropy
 from regard.nn.product import product
 
 CHUNK = {"cpu": 1 << 21, "cuda": 1 << 27}  # logits at a time: what stays in a CPU's cache; what fills a GPU
@@ -17,17 +19,18 @@ class _LinearCrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, inputs: Tensor, weight: Tensor, bias: Tensor, target: Tensor, smoothing: float, learn: bool
+        ctx: Any, inputs: Tensor, weight: Tensor, bias: Tensor, target: Tensor, ignore: int, smoothing: float, learn: bool
     ) -> Tensor:
         total = torch.zeros((), dtype=torch.float32, device=inputs.device)
         kinds = (inputs.dtype, torch.float32, torch.float32) if inputs.dtype == torch.bfloat16 else (None, None, None)
         sides = zip((inputs, weight, bias), kinds, strict=True)  # sums over chunks are kept in float32 at the least
         gradients = [torch.zeros_like(tensor, dtype=kind) for tensor, kind in sides] if learn else []
-        rows = max(1, CHUNK.get(inputs.device.type, 1 << 21) // len(weight))
-        for begin in range(0, len(inputs), rows):
-            part = slice(begin, begin + rows)
-            logits = product(inputs[part], weight, bias).float()
-            loss, slope = chunk_loss(logits, target[part], smoothing)
+        for part in chunks(inputs, weight):
+            logits = product(inputs[part], weight, bias)
+            if entropy.applies(logits):
+                loss, slope = entropy.entropy(logits, target[part], ignore, smoothing, learn)
+            else:
+                loss, slope = chunk_loss(logits.float(), target[part], smoothing)
             total += loss
             if learn:
                 slope = slope.to(inputs.dtype)
@@ -42,7 +45,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, *outer: Tensor) -> tuple[Tensor | None, ...]:
         (scale,) = outer
-        return *((gradient * scale).to(kind) for gradient, kind in zip(ctx.saved_tensors, ctx.kinds, strict=True)), *(None,) * 3
+        return *((gradient * scale).to(kind) for gradient, kind in zip(ctx.saved_tensors, ctx.kinds, strict=True)), *(None,) * 4
 
 
 def add_product(total: Float[Tensor, "a c"], left: Float[Tensor, "a b"], right: Float[Tensor, "b c"]) -> None:
@@ -79,14 +82,75 @@ def linear_cross_entropy(
     ignore: int,
     label_smoothing: float = 0.0,
 ) -> Float[Tensor, ""]:
-    """Σ -log p(target) over all positions but the ignored ones, for which nothing at all is computed."""
-    wanted = target != ignore
-    inputs: Tensor = outputs[wanted]
-    weight: Tensor = layer.weight
-    bias: Tensor = layer.bias
-    if torch.is_autocast_enabled(outputs.device.type):
-        kind = torch.get_autocast_dtype(outputs.device.type)
-        inputs, weight, bias = inputs.to(kind), weight.to(kind), bias.to(kind)
+    """Σ -log p(target) over all positions but the ignored ones. A CPU computes nothing for these; a GPU would have to tell
+    their number first, and everything would wait for it, so its kernel lets them count 0."""
+    wanted = ... if entropy.applies(outputs) else target != ignore
+    inputs, weight, bias = factors(outputs[wanted].flatten(0, -2), layer)
     learn = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (inputs, weight, bias))
-    loss: Tensor = _LinearCrossEntropy.apply(inputs, weight, bias, target[wanted], label_smoothing, learn)  # type: ignore[no-untyped-call]
+    loss: Tensor = _LinearCrossEntropy.apply(inputs, weight, bias, target[wanted].flatten(), ignore, label_smoothing, learn)  # type: ignore[no-untyped-call]
     return loss
+
+
+def factors(inputs: Float[Tensor, "rows size"], layer: nn.Linear) -> tuple[Tensor, Tensor, Tensor]:
+    """What the layer multiplies and adds, in the type that autocast asks for."""
+    tensors: tuple[Tensor, Tensor, Tensor] = (inputs, layer.weight, layer.bias)
+    if torch.is_autocast_enabled(inputs.device.type):
+        kind = torch.get_autocast_dtype(inputs.device.type)
+        return tensors[0].to(kind), tensors[1].to(kind), tensors[2].to(kind)
+    return tensors
+
+
+def widened(tensor: Tensor) -> Tensor:
+    """In float32 at the least."""
+    return tensor.to(torch.promote_types(tensor.dtype, torch.float32))
+
+
+class _LinearLogSums(torch.autograd.Function):
+    """Two numbers a row are kept of its logits; backward computes them again."""
+
+    @staticmethod
+    def forward(ctx: Any, inputs: Tensor, weight: Tensor, bias: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+        log_sums = widened(inputs.new_empty(len(inputs)))
+        own = torch.empty_like(log_sums)
+        for part in chunks(inputs, weight):
+            logits = widened(product(inputs[part], weight, bias))
+            log_sums[part] = logits.logsumexp(dim=1)
+            own[part] = logits.gather(1, target[part, None]).squeeze(1)
+        ctx.save_for_backward(inputs, weight, bias, target, log_sums)
+        return log_sums, own
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *outer: Tensor) -> tuple[Tensor | None, ...]:
+        """Of log Σ e^l the slope is p, of l itself 1 at the target."""
+        inputs, weight, bias, target, log_sums = ctx.saved_tensors
+        gradients = torch.zeros_like(inputs), *(widened(torch.zeros_like(tensor)) for tensor in (weight, bias))
+        for part in chunks(inputs, weight):
+            logits = widened(product(inputs[part], weight, bias))
+            slope = (logits - log_sums[part, None]).exp() * outer[0][part, None]
+            slope[torch.arange(len(slope), device=slope.device), target[part]] += outer[1][part]
+            slope = slope.to(inputs.dtype)
+            gradients[0][part] = product(slope, weight.T)
+            add_product(gradients[1], slope.T, inputs[part])
+            gradients[2].add_(slope.sum(dim=0))
+        return gradients[0], gradients[1].to(weight.dtype), gradients[2].to(bias.dtype), None
+
+
+def chunks(inputs: Float[Tensor, "rows size"], weight: Float[Tensor, "vocabulary size"]) -> Iterator[slice]:
+    """Rows whose logits may exist together."""
+    rows = max(1, CHUNK.get(inputs.device.type, 1 << 21) // len(weight))
+    return (slice(begin, begin + rows) for begin in range(0, len(inputs), rows))
+
+
+def linear_log_sums(
+    inputs: Float[Tensor, "rows size"], layer: nn.Linear, target: Int[Tensor, "rows"]
+) -> tuple[Float[Tensor, "rows"], Float[Tensor, "rows"]]:
+    """log Σ_w e^{l_w} of each row and its l_target, that of word 0 where the layer has no such word."""
+    known = target.masked_fill(target >= layer.out_features, 0)
+    log_sums, own = _LinearLogSums.apply(*factors(inputs, layer), known)  # type: ignore[no-untyped-call]
+    return log_sums, own
+
+
+def mean_logits(inputs: Float[Tensor, "rows size"], layer: nn.Linear) -> Float[Tensor, "rows"]:
+    """1/V Σ_w l_w = x · (mean row of W) + mean of b: no logits needed."""
+    return (widened(inputs) * widened(layer.weight).mean(dim=0)).sum(dim=1) + widened(layer.bias).mean()

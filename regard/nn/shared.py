@@ -72,23 +72,29 @@ class _Use(torch.autograd.Function):
 
 
 def shared(linear: nn.Linear) -> Callable[[Float[Tensor, "*rows input"]], Float[Tensor, "*rows output"]]:
-    """`linear` as a function for one pass over a sequence. Adding up [output, input] gradients at every step is what
-    makes plain loops slow: the sum moves W's size through memory T times."""
+    """`linear` as a function for one pass over a sequence."""
+    return bind_product(linear.weight, linear.bias)
+
+
+def bind_product(
+    weight: Float[Tensor, "output input"], bias: Float[Tensor, "output"] | None
+) -> Callable[[Float[Tensor, "*rows input"]], Float[Tensor, "*rows output"]]:
+    """x Wᵀ + b as a function for one pass. Adding up [output, input] gradients at every step is what makes plain loops
+    slow: the sum moves W's size through memory T times."""
     if not torch.is_grad_enabled():
-        return lambda inputs: product(inputs, linear.weight, linear.bias)
-    if not linear.weight.requires_grad:  # frozen: its inputs may still learn, and `product` has no gradient
-        return lambda inputs: functional.linear(inputs, linear.weight, linear.bias)
-    weight: Tensor = linear.weight
-    bias: Tensor | None = linear.bias
+        return lambda inputs: product(inputs, weight, bias)
+    if not weight.requires_grad:  # frozen: its inputs may still learn, and `product` has no gradient
+        return lambda inputs: functional.linear(inputs, weight, bias)
     device = weight.device.type
     if torch.is_autocast_enabled(device):  # cast once a pass instead of once a step
         kind = torch.get_autocast_dtype(device)
         weight, bias = weight.to(kind), None if bias is None else bias.to(kind)
     record = Record()
-    weight, bias = _Tie.apply(weight, bias, record)  # type: ignore[no-untyped-call]
+    tied: Tensor
+    tied, offset = _Tie.apply(weight, bias, record)  # type: ignore[no-untyped-call]
 
     def use(inputs: Tensor) -> Tensor:
-        return _Use.apply(inputs.to(weight.dtype), weight, bias, record)  # type: ignore[no-untyped-call, no-any-return]
+        return _Use.apply(inputs.to(tied.dtype), tied, offset, record)  # type: ignore[no-untyped-call, no-any-return]
 
     return use
 

@@ -24,6 +24,10 @@ class Group(NamedTuple):
         """Only the first process writes files and talks to people."""
         return self.rank == 0
 
+    @property
+    def alone_on_gpu(self) -> bool:
+        return self.world == 1 and self.device.type == "cuda"
+
     def share(self, value: Any) -> Any:
         """The first process's value, in every process."""
         if self.world == 1:

@@ -25,7 +25,8 @@ from regard.training.display import Display
 from regard.training.distributed import Group
 from regard.training.interruption import interruptions
 from regard.training.journal import Journal
-from regard.training.objective import Examples, Objective
+from regard.training.objective import Examples, Objective, on_device
+from regard.training.replay import Replay, autocast
 from regard.training.schedules import SCHEDULES
 
 Rows = npt.NDArray[np.int64]
@@ -52,8 +53,11 @@ class Trainer:
         self.optimizer = torch.optim.AdamW(
             parameters, lr=training.learning_rate, betas=training.betas, weight_decay=training.weight_decay, fused=True
         )
-        objective = Objective(model, training.label_smoothing, training.scheduled_sampling)
+        objective = Objective(
+            model, training.label_smoothing, training.scheduled_sampling, training.penalties, training.entropy
+        )
         self.objective: nn.Module = objective if group.world == 1 else DistributedDataParallel(objective)
+        self.replay = Replay(objective, training.precision, group.device) if training.capture and group.alone_on_gpu else None
         self.window = torch.zeros((), dtype=torch.float64, device=group.device)
 
     def run(self, talk: bool = True) -> Ending:
@@ -137,6 +141,8 @@ class Trainer:
         """Gradients of the mean loss a token over the whole batch; returns this process's share of the loss."""
         number = self.training.accumulate
         pieces = pieces_of(rows, number * self.group.world)[self.group.rank * number : (self.group.rank + 1) * number]
+        if self.replay is not None:
+            return torch.stack([self.replay(collate(self.store, one.rows), one.weight / tokens) for one in pieces]).sum()
         total = torch.zeros((), dtype=torch.float64, device=self.group.device)
         for index, piece in enumerate(pieces):
             last = index == len(pieces) - 1
@@ -150,9 +156,7 @@ class Trainer:
         return total
 
     def examples(self, rows: Rows) -> Examples:
-        batch = collate(self.store, rows)
-        arrays = (batch.source, batch.source_lengths, batch.target_input, batch.target_output)
-        return Examples(*(to_device(array, self.group.device) for array in arrays))
+        return on_device(collate(self.store, rows), self.group.device)
 
     def skip(self, progress: Progress, rows: Rows, loss: Tensor) -> None:
         """Nothing that is not finite reaches the weights: the step is left out, counted and named."""
@@ -229,15 +233,6 @@ def pieces_of(rows: Rows, number: int) -> Sequence[Piece]:
     """A batch dealt out; a hand that stays empty gets a row that counts nothing, for every process must take part."""
     hands = [rows[index::number] for index in range(number)]
     return [Piece(hand, 1.0) if len(hand) else Piece(rows[:1], 0.0) for hand in hands]
-
-
-def to_device(array: npt.NDArray[Any], device: torch.device) -> Tensor:
-    tensor = torch.from_numpy(np.ascontiguousarray(array))
-    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor
-
-
-def autocast(device: torch.device, precision: str) -> torch.autocast:
-    return torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision == "bfloat16")
 
 
 def make_deterministic() -> None:

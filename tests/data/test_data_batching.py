@@ -121,7 +121,8 @@ def test_collate_against_a_plain_reference(pairs, data):
     assert batch.source_lengths.tolist() == [len(ids) + 1 for ids in sources]
     assert batch.target_lengths.tolist() == [len(ids) + 1 for ids in targets]
     assert batch.rows.tolist() == rows
-    assert {part.dtype for part in batch} == {np.dtype(np.int64)}
+    assert {part.dtype for part in batch[:6]} == {np.dtype(np.int64)}
+    assert batch[6:] == (None, 0, None)
     matrix, counts = pad_lists(sources)
     assert (matrix == batch.source).all()
     assert (counts == batch.source_lengths).all()

@@ -4,7 +4,7 @@ import pytest
 import torch
 from tiny import FEW, SETTINGS, tiny
 
-from regard.nn.attention import attend
+from regard.models.interface import Steps
 
 SOURCE = torch.tensor([[4, 5, 6, 7], [8, 4, 0, 0], [5, 0, 0, 0]])
 LENGTHS = torch.tensor([4, 2, 1])
@@ -19,7 +19,7 @@ def stepped(model, source, lengths, target):
         state = one.state
         logits.append(one.logits)
         weights.append(one.weights)
-    return torch.stack(logits, 1), None if weights[0] is None else torch.stack(weights, 1)
+    return torch.stack(logits, 1), None if weights[0] is None else torch.stack(weights, 2)
 
 
 @pytest.mark.parametrize("name", SETTINGS)
@@ -27,7 +27,7 @@ def test_stepping_equals_teacher_forcing(name):
     model = tiny(SETTINGS[name])
     logits, weights = stepped(model, SOURCE, LENGTHS, TARGET)
     torch.testing.assert_close(model(SOURCE, LENGTHS, TARGET), logits)
-    forced = model.decode(SOURCE, LENGTHS, TARGET).weights
+    forced = model.decode(SOURCE, LENGTHS, TARGET, look=True).weights
     assert (forced is None) == (weights is None) == (not model.decoder.has_attention)
     if weights is not None:
         torch.testing.assert_close(forced, weights)
@@ -61,10 +61,15 @@ def test_weights_are_a_distribution_over_the_source(name):
     model = tiny(SETTINGS[name])
     if not model.decoder.has_attention:
         pytest.skip("no attention, no weights")
-    weights = model.decode(SOURCE, LENGTHS, TARGET).weights
-    torch.testing.assert_close(weights.sum(-1), torch.ones(3, 5))
-    assert weights[1, :, 2:].eq(0).all()
-    assert weights[2, :, 1:].eq(0).all()
+    weights = model.decode(SOURCE, LENGTHS, TARGET, look=True).weights
+    total = weights.sum(-1)
+    if "local_p" in name:  # a Gaussian takes some away
+        assert (total <= 1 + 1e-6).all()
+        assert (total > 0).all()
+    else:
+        torch.testing.assert_close(total, torch.ones_like(total))
+    assert weights[1, ..., 2:].eq(0).all()
+    assert weights[2, ..., 1:].eq(0).all()
 
 
 @pytest.mark.parametrize("name", SETTINGS)
@@ -94,9 +99,12 @@ def test_the_bridge_and_the_context_follow_their_equations():
     decoder, memory = model.decoder, model.encode(SOURCE, LENGTHS)
     start = torch.tanh(memory.summary @ decoder.bridge.weight.T + decoder.bridge.bias)
     torch.testing.assert_close(decoder.start(memory).cells[0].hidden, start)
-    context, weights = attend(decoder.score(start[:, None], memory.keys), memory.states, memory.visible[:, None])
+    score = decoder.attention.score
+    inner = (score.project_query(start)[:, None] + score.project_key(memory.states)).tanh() @ score.energy[0]
+    weights = inner.masked_fill(~memory.visible, float("-inf")).softmax(dim=-1)[:, None]
+    context = weights @ memory.states
     one = decoder.step(torch.tensor([2, 2, 2]), memory, decoder.start(memory))
-    torch.testing.assert_close(one.weights, weights[:, 0])
+    torch.testing.assert_close(one.weights, weights)
     cell = decoder.cells[0]
     joint = torch.nn.GRUCell(5 + 8, 8)
     joint.weight_ih.data = torch.cat([cell.from_input.weight, decoder.from_fed.weight], dim=1)
@@ -111,7 +119,7 @@ def test_input_feeding_feeds_the_last_output():
     model = tiny(SETTINGS["lstm-dot-input_feeding"])
     memory = model.encode(SOURCE, LENGTHS)
     first = model.decoder.step(torch.tensor([2, 2, 2]), memory, model.decoder.start(memory))
-    torch.testing.assert_close(model.decoder.logits(first.state.fed), first.logits)
+    torch.testing.assert_close(model.decoder.logits(Steps(first.state.fed[:, None]))[:, 0], first.logits)
     other = first.state._replace(fed=torch.zeros_like(first.state.fed))
     words = torch.tensor([5, 6, 7])
     assert not torch.allclose(
@@ -247,7 +255,7 @@ def test_a_gpu_computes_what_a_cpu_computes(name):
     there = there.cuda()
     for model, device in ((here, "cpu"), (there, "cuda")):
         steps = model.train().decode(SOURCE.to(device), LENGTHS.to(device), TARGET.to(device))
-        model.decoder.loss(steps.outputs, TARGET.to(device), 0.1).backward()
+        model.decoder.loss(steps, TARGET.to(device), 0.1).backward()
     for (name, ours), theirs in zip(here.named_parameters(), there.parameters(), strict=True):
         torch.testing.assert_close(
             theirs.grad.cpu(), ours.grad, rtol=1e-3, atol=1e-4, msg=lambda text, name=name: f"{name}: {text}"

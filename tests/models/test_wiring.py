@@ -8,7 +8,7 @@ from tiny import FEW, SETTINGS, tiny
 
 from regard.errors import UserError
 from regard.models import build, configure
-from regard.nn.attention import attend
+from regard.models.interface import Steps
 
 SOURCE = torch.tensor([[4, 5, 6, 7], [8, 4, 0, 0], [5, 0, 0, 0]])
 LENGTHS = torch.tensor([4, 2, 1])
@@ -48,9 +48,9 @@ def test_dropout_stands_before_every_layer(name):
     torch.testing.assert_close(model.decoder(TARGET, memory).outputs, model.decoder(changed, memory).outputs)
     outputs = model.decoder(TARGET, memory).outputs
     bias = model.decoder.output.bias.expand(*TARGET.shape, -1)
-    torch.testing.assert_close(model.decoder.logits(outputs), bias)
+    torch.testing.assert_close(model.decoder.logits(Steps(outputs)), bias)
     expected = torch.nn.functional.cross_entropy(bias.flatten(0, 1), TARGET.flatten(), reduction="sum", ignore_index=0)
-    torch.testing.assert_close(model.decoder.loss(outputs, TARGET), expected)
+    torch.testing.assert_close(model.decoder.loss(Steps(outputs), TARGET), expected)
 
 
 @pytest.mark.parametrize("name", FEW)
@@ -114,8 +114,8 @@ def test_input_feeding_asks_with_the_new_top_state(name):
     decoder, memory = model.decoder, model.encode(SOURCE, LENGTHS)
     one = decoder.step(torch.tensor([5, 6, 7]), memory, decoder.start(memory))
     top = one.state.cells[-1].hidden
-    context, weights = attend(decoder.score(top[:, None], memory.keys), memory.states, memory.visible[:, None])
-    torch.testing.assert_close(one.weights, weights[:, 0])
+    context, weights, _ = decoder.attention(top[:, None], memory.keys.attention, look=True)
+    torch.testing.assert_close(one.weights, weights[:, :, 0])
     torch.testing.assert_close(one.state.fed, torch.tanh(decoder.join(torch.cat([top, context[:, 0]], dim=-1))))
 
 
@@ -125,11 +125,11 @@ def test_into_the_cell_asks_with_the_last_top_state(name):
     decoder, memory = model.decoder, model.encode(SOURCE, LENGTHS)
     start = decoder.start(memory)
     one = decoder.step(torch.tensor([5, 6, 7]), memory, start)
-    _, weights = attend(decoder.score(start.cells[-1].hidden[:, None], memory.keys), memory.states, memory.visible[:, None])
-    torch.testing.assert_close(one.weights, weights[:, 0])
+    _, weights, _ = decoder.attention(start.cells[-1].hidden[:, None], memory.keys.attention, look=True)
+    torch.testing.assert_close(one.weights, weights[:, :, 0])
 
 
 def test_the_additive_score_has_the_size_it_is_given():
     model = tiny({"cell": "gru", "attention": {"score": "additive", "size": 3}, "context": "into_cell"})
-    assert model.decoder.score.energy.shape == (3,)
-    assert model.encode(SOURCE, LENGTHS).keys.shape == (3, 4, 3)
+    assert model.decoder.attention.score.energy.shape == (1, 3)
+    assert model.encode(SOURCE, LENGTHS).keys.attention.keys.shape == (3, 1, 4, 3)

@@ -6,7 +6,7 @@ import torch
 
 from regard.models import build, configure
 from regard.models.decoders.context import CONTEXTS
-from regard.nn.attention import SCORES
+from regard.nn.attention import SCOPES, SCORES, SELECTIONS
 from regard.nn.cells import CELLS
 
 VOCABULARY = 9
@@ -20,6 +20,12 @@ def settings():
         yield f"{cell}-{score}-{context}", {"cell": cell, "attention": {"score": score}, "context": context}
     for cell, context in itertools.product(CELLS, attending):
         yield f"{cell}-additive-{context}", {"cell": cell, "attention": {"score": "additive"}, "context": context}
+    for scope, selection, context in itertools.product(SCOPES, SELECTIONS, attending):
+        options = {"score": "general", "scope": scope, "selection": selection, "window": 2}
+        yield f"gru-{scope}-{selection}-{context}", {"cell": "gru", "attention": options, "context": context}
+    for score, context in itertools.product(SCORES, attending):
+        options = {"score": score, "heads": 2, "values": 6, "coverage": True}
+        yield f"gru-{score}-heads-coverage-{context}", {"cell": "gru", "attention": options, "context": context}
     for cell in CELLS:
         yield f"{cell}-none", {"cell": cell, "attention": None, "context": "none"}
 

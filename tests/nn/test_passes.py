@@ -1,14 +1,25 @@
+"""Every path equals the plain one; what is bound for one pass: its precision, and gradients taken in more than one go."""
+
+import itertools
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 import torch
 
-from regard.nn.attention import SCORES, attend, mix
+from regard.nn.attention import PATHS, SCOPES, SCORES, SELECTIONS, Attention, attend, mix
 from regard.nn.attention.additive import bind_additive
+from regard.nn.attention.attend import APPLIES
+from regard.nn.attention.pairs import Dot
+from regard.nn.attention.scopes import Asked
 from regard.nn.shared import Linear, shared
 
 
 @pytest.mark.parametrize("learning", [True, False])
 def test_weights_of_another_precision_read_the_values_in_theirs(learning):
-    """Under autocast scores are bfloat16 products and their softmax is float32; the context has the values' type."""
+    """Under autocast scores are bfloat16 products and their softmax may be float32; the context has the values' type."""
     values = torch.randn(2, 4, 3, dtype=torch.bfloat16, requires_grad=learning)
     weights = torch.rand(2, 1, 4)
     context = mix(values)(weights)
@@ -16,21 +27,32 @@ def test_weights_of_another_precision_read_the_values_in_theirs(learning):
     torch.testing.assert_close(context, weights.bfloat16() @ values)
 
 
-@pytest.mark.parametrize("inside", [True, False])
-@pytest.mark.parametrize("name", SCORES)
-def test_autocast_attends_nearly_as_float32_does(name, inside):
-    """Going backward inside the autocast block, or after it as PyTorch advises."""
-    score, memory, query = SCORES[name](6, 6), torch.randn(2, 5, 6, requires_grad=True), torch.randn(2, 3, 6)
-    visible = torch.ones(2, 1, 5, dtype=torch.bool)
-    results = []
-    for enabled in (False, True):
-        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=enabled):
-            context, weights = attend(score(query, score.prepare(memory)), memory, visible)
-            total = (context.float() * query).sum()
-        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=enabled and inside):
-            results.append([context.float(), weights.float(), torch.autograd.grad(total, memory)[0].float()])
-    for ours, theirs in zip(*results, strict=True):
-        torch.testing.assert_close(ours, theirs, rtol=0.05, atol=0.05)  # bfloat16 has 8 bits
+def options():
+    """Every score, and every scope and selection with one that is a product and one that is a network."""
+    yield from ({"score": name} for name in SCORES)
+    for score in ("general", "network"):
+        yield from ({"score": score, "scope": name} for name in SCOPES)
+        yield from ({"score": score, "selection": name} for name in SELECTIONS)
+        yield {"score": score, "coverage": True}
+
+
+@pytest.mark.parametrize("options", list(options()), ids=lambda options: "-".join(map(str, options.values())))
+def test_autocast_attends_nearly_as_float32_does(options):
+    """All at once and step by step; going backward inside the autocast block, or after it as PyTorch advises."""
+    attention = Attention(6, 6, heads=2, window=3, **options).eval()
+    memory, query, slope = torch.randn(2, 5, 6, requires_grad=True), torch.randn(2, 3, 6), torch.randn(2, 3, 12)
+    visible = torch.tensor([[True] * 5, [True] * 3 + [False] * 2])
+    for way in (lambda prepared: attention(query, prepared, look=True), lambda prepared: attention.one_by_one(query, prepared)):
+        results = []
+        for enabled, inside in ((False, False), (True, False), (True, True)):
+            with torch.autocast("cpu", dtype=torch.bfloat16, enabled=enabled):
+                context, weights, _ = way(attention.prepare(memory, visible))
+                total = (context.float() * slope).sum()
+            with torch.autocast("cpu", dtype=torch.bfloat16, enabled=inside):
+                results.append([context.float(), weights.float(), torch.autograd.grad(total, memory)[0].float()])
+        for exact, *rough in zip(*results, strict=True):
+            for one in rough:
+                torch.testing.assert_close(one, exact, rtol=0.05, atol=0.05)  # bfloat16 has 8 bits
 
 
 def ways():
@@ -39,8 +61,8 @@ def ways():
     yield "shared", lambda: shared(linear)(inputs).square().sum(), inputs, linear.weight
     values, weights = torch.randn(2, 4, 3, requires_grad=True), torch.rand(2, 1, 4, requires_grad=True)
     yield "mix", lambda: mix(values)(weights).square().sum(), weights, values
-    keys, query = torch.randn(2, 4, 3, requires_grad=True), torch.randn(2, 1, 3, requires_grad=True)
-    yield "additive", lambda: bind_additive(keys, torch.ones(3))(query).square().sum(), query, keys
+    keys, query = torch.randn(2, 1, 4, 3, requires_grad=True), torch.randn(2, 1, 1, 3, requires_grad=True)
+    yield "additive", lambda: bind_additive(keys, torch.ones(1, 3))(query).square().sum(), query, keys
 
 
 @pytest.mark.parametrize("way", list(ways()), ids=lambda way: way[0])
@@ -56,3 +78,70 @@ def test_a_gradient_of_the_inputs_alone_leaves_nothing_behind(way):
 def test_a_frozen_layer_passes_gradients_on(size):
     layer, inputs = Linear(size, size).requires_grad_(False), torch.randn(2, size, requires_grad=True)
     torch.testing.assert_close(torch.autograd.grad(layer(inputs).sum(), inputs)[0], layer.weight.sum(0).expand(2, size))
+
+
+INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
+KIND = torch.float32 if INTERPRETED else torch.float64
+CLOSE = {"rtol": 1e-4, "atol": 1e-5} if INTERPRETED else {}  # float32, with sums in another order
+STILL = [name for name, scope in SCOPES.items() if not scope.moves]
+
+
+def bounds(name):
+    """Which bounds a scope has: all that a kernel knows of it."""
+    reach = SCOPES[name](6, 6).reach(Asked(torch.zeros(1, 1, 6), torch.zeros(1, 1).long(), None), torch.ones(1).long())
+    return tuple(part is None for part in reach[:3])
+
+
+DIFFERENT = list({bounds(name): name for name in STILL}.values())
+
+
+def by(path, task, leaves, slope):
+    context = attend(task, path=path).context
+    return [context, *torch.autograd.grad((context * slope).sum(), leaves, retain_graph=True, allow_unused=True)]
+
+
+def compared(score, scope, heads, values, visible):
+    """The paths that can do what this attention asks for, each compared with the plain one: values and all gradients."""
+    attention = Attention(6, 6, score=score, scope=scope, heads=heads, values=values, window=2, temperature=1.7).to(KIND)
+    batch = 2 if visible is None else len(visible)
+    query, memory = (torch.randn(batch, time, 6, dtype=KIND, requires_grad=True) for time in (3, 5))
+    asked = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("regard.nn.attention.attention.attend", lambda task, *_: asked.append(task) or attend(task))
+        slope = torch.randn_like(attention(query, attention.prepare(memory, visible)).context)
+    (task,), leaves = asked, [query, memory, *attention.parameters()]
+    slope = slope.unflatten(-1, (heads, -1)).transpose(1, 2)
+    plain, paths = by("plain", task, leaves, slope), [path for path in PATHS if path != "plain" and APPLIES[path](task)]
+    for path in paths:
+        for ours, theirs in zip(by(path, task, leaves, slope), plain, strict=True):
+            torch.testing.assert_close(ours, theirs, msg=lambda text, path=path: f"{path}: {text}", **CLOSE)
+    return paths, task
+
+
+VISIBLE = torch.arange(5) < torch.tensor([5, 3, 1, 0])[:, None]  # the last row sees nothing
+
+
+@pytest.mark.parametrize(("score", "scope"), list(itertools.product(SCORES, STILL)))
+def test_every_path_that_applies_equals_the_plain_one(score, scope):
+    for heads, values, visible in [(1, None, None), (2, None, VISIBLE), (2, 4, VISIBLE)]:
+        paths, task = compared(score, scope, heads, values, visible)
+        assert ("library" in paths) == (isinstance(task.pair, Dot) and scope != "local_p")
+
+
+@pytest.mark.skipif(not INTERPRETED, reason="runs in the process that the test below starts")
+@pytest.mark.parametrize(("score", "scope"), list(itertools.product(("general", "additive"), DIFFERENT)))
+def test_every_kernel_equals_the_plain_path(score, scope):
+    paths, _ = compared(score, scope, 2, None, VISIBLE[1::2])
+    expected = {"general": {"flash"}, "additive": set() if scope == "local_p" else {"network"}}
+    assert set(paths) - {"library"} == expected[score]
+
+
+@pytest.mark.skipif(INTERPRETED, reason="it starts the process")
+def test_every_kernel_equals_the_plain_path_under_the_interpreter():
+    """Triton reads TRITON_INTERPRET when it is imported, so the test above runs in a process of its own."""
+    pytest.importorskip("triton")
+    options = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-o", "addopts=", "-W", "ignore"]  # no shapes inside kernels
+    command = [sys.executable, "-m", "pytest", *options, __file__, "-k", "test_every_kernel_equals_the_plain"]
+    environment = os.environ | {"TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": ""}
+    done = subprocess.run(command, cwd=Path(__file__).parents[2], env=environment, capture_output=True, text=True, check=False)
+    assert f"{2 * len(DIFFERENT)} passed" in done.stdout, done.stdout[-3000:] + done.stderr[-3000:]

@@ -7,6 +7,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from regard.nn.attention import Choice, Glance, Trace
 from regard.nn.cells import CellState
 
 Rows = Float[Tensor, "rows _"]
@@ -15,6 +16,7 @@ Rows = Float[Tensor, "rows _"]
 class RecurrentState(NamedTuple):
     cells: tuple[CellState, ...]  # the lowest layer first
     fed: Rows  # the last output where it is fed back (input feeding); otherwise of no width
+    trace: Trace | None = None  # what attention remembers of earlier steps
 
 
 class Inputs(NamedTuple):
@@ -31,7 +33,7 @@ class Parts(NamedTuple):
     """A decoder's pieces, bound for one pass over a target."""
 
     stack: Callable[[Inputs, tuple[CellState, ...]], tuple[CellState, ...]]  # one step of all layers
-    look: Callable[[Tensor], tuple[Tensor, Tensor]]  # query -> context, weights
+    look: Callable[[Tensor, Trace | None], Glance]  # query, what was left behind -> context, weights ...
     feed: Callable[[Tensor], Tensor] | None  # what is fed -> its share in the first cell
     join: Callable[[Tensor], Tensor]  # tanh(W [s_i; c_i] + b), the layer under the logits
 
@@ -40,8 +42,9 @@ class Moment(NamedTuple):
     """One step: what it knows, where it looked, and what it leaves behind."""
 
     known: Rows  # [s_i; c_i], or the joined output where the step itself needs it
-    weights: Float[Tensor, "rows source"] | None
     state: RecurrentState
+    weights: Float[Tensor, "rows heads source"] | None = None
+    choice: Choice | None = None
 
 
 def join(hidden: Rows, context: Rows) -> Rows:
@@ -51,12 +54,12 @@ def join(hidden: Rows, context: Rows) -> Rows:
 class NoContext:
     """The plain encoder-decoder: all that is known of the source is in s_0 (Sutskever et al. 2014)."""
 
-    def fed_size(self, memory_size: int, output_size: int) -> int:
+    def fed_size(self, context_size: int, output_size: int) -> int:
         return 0
 
     def step(self, parts: Parts, inputs: Inputs, state: RecurrentState) -> Moment:
         cells = parts.stack(inputs, state.cells)
-        return Moment(cells[-1].hidden, None, RecurrentState(cells, state.fed))
+        return Moment(cells[-1].hidden, RecurrentState(cells, state.fed))
 
     def output(self, parts: Parts, known: Float[Tensor, "*rows known"]) -> Float[Tensor, "*rows output"]:
         """The layer under the logits: it feeds nothing, so teacher forcing computes it for all steps at once."""
@@ -68,22 +71,22 @@ class AfterCell(NoContext):
 
     def step(self, parts: Parts, inputs: Inputs, state: RecurrentState) -> Moment:
         cells = parts.stack(inputs, state.cells)
-        context, weights = parts.look(cells[-1].hidden)
-        return Moment(join(cells[-1].hidden, context), weights, RecurrentState(cells, state.fed))
+        context, weights, trace, choice = parts.look(cells[-1].hidden, state.trace)
+        return Moment(join(cells[-1].hidden, context), RecurrentState(cells, state.fed, trace), weights, choice)
 
 
 class InputFeeding(NoContext):
     """As after_cell, and the joined output is an input of the next step (Luong et al. 2015, section 3.3)."""
 
-    def fed_size(self, memory_size: int, output_size: int) -> int:
+    def fed_size(self, context_size: int, output_size: int) -> int:
         return output_size
 
     def step(self, parts: Parts, inputs: Inputs, state: RecurrentState) -> Moment:
         assert parts.feed is not None
         cells = parts.stack(inputs.plus(parts.feed(state.fed)), state.cells)
-        context, weights = parts.look(cells[-1].hidden)
+        context, weights, trace, choice = parts.look(cells[-1].hidden, state.trace)
         output = parts.join(join(cells[-1].hidden, context))
-        return Moment(output, weights, RecurrentState(cells, output))
+        return Moment(output, RecurrentState(cells, output, trace), weights, choice)
 
     def output(self, parts: Parts, known: Float[Tensor, "*rows known"]) -> Float[Tensor, "*rows output"]:
         return known
@@ -92,14 +95,14 @@ class InputFeeding(NoContext):
 class IntoCell(NoContext):
     """s_{i-1} asks, c_i goes into the cell with the last word: s_i = f(s_{i-1}, y_{i-1}, c_i)  (Bahdanau et al. 2015)."""
 
-    def fed_size(self, memory_size: int, output_size: int) -> int:
-        return memory_size
+    def fed_size(self, context_size: int, output_size: int) -> int:
+        return context_size
 
     def step(self, parts: Parts, inputs: Inputs, state: RecurrentState) -> Moment:
         assert parts.feed is not None
-        context, weights = parts.look(state.cells[-1].hidden)
+        context, weights, trace, choice = parts.look(state.cells[-1].hidden, state.trace)
         cells = parts.stack(inputs.plus(parts.feed(context)), state.cells)
-        return Moment(join(cells[-1].hidden, context), weights, RecurrentState(cells, state.fed))
+        return Moment(join(cells[-1].hidden, context), RecurrentState(cells, state.fed, trace), weights, choice)
 
 
 CONTEXTS: dict[str, type[NoContext]] = {

@@ -1,7 +1,8 @@
-"""v · tanh(q + k) for all pairs without a tanh and without a [target, source, size] tensor.
+"""v · φ(q + k) for all pairs; what is kept for the way back never has [target, source, size] numbers.
 
-tanh(q + k) = 1 - 2 r  with  r = 1 / (1 + e^{2q} e^{2k}):  the exponentials are taken once a query and once a key, and what
-is left for each pair is a product and a reciprocal. Queries are taken one at a time; backward computes r again.
+For tanh on a CPU:  tanh(q + k) = 1 - 2 r  with  r = 1 / (1 + e^{2q} e^{2k}):  the exponentials are taken once a query and once
+a key, and what is left for each pair is a product and a reciprocal. Queries are taken one at a time; backward computes r again.
+Everything else is the plain formula on some queries at a time, computed again on the way back.
 """
 
 from collections.abc import Callable
@@ -11,16 +12,42 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+from torch.utils.checkpoint import checkpoint
 
-Scores = Float[Tensor, "batch target source"]
-LARGEST = 20.0  # of |q| and |k|: e^{2·20} and its inverse are far inside float32; beyond it the plain formula is taken
+Queries = Float[Tensor, "batch heads target size"]
+Keys = Float[Tensor, "batch heads source size"]
+Scores = Float[Tensor, "batch heads target source"]
+LARGEST = 20.0  # of |k|: e^{2k} is neither 0 nor ∞, so r is right for any q; beyond it the plain formula is taken
+CHUNK = {"cpu": 1 << 20, "cuda": 1 << 27}  # numbers of the plain formula at a time
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "tanh": torch.tanh,
+    "relu": torch.relu,
+    "sigmoid": torch.sigmoid,
+    "identity": lambda inputs: inputs,
+}
 
 
 def additive(
-    query: Float[Tensor, "batch target size"], keys: Float[Tensor, "batch source size"], energy: Float[Tensor, "size"]
+    query: Queries,
+    keys: Keys,
+    energy: Float[Tensor, "heads size"],
+    activation: str = "tanh",
+    seen: Float[Tensor, "batch heads target source size"] | None = None,
 ) -> Scores:
-    """The specification: e_ij = v · tanh(q_i + k_j)"""
-    return torch.tanh(query[:, :, None] + keys[:, None]) @ energy
+    """The specification: e_ij = v · φ(q_i + k_j)"""
+    both = query[:, :, :, None] + keys[:, :, None]
+    both = both if seen is None else both + seen
+    return torch.einsum("bhtsd,hd->bhts", ACTIVATIONS[activation](both), energy)
+
+
+def in_chunks(query: Queries, keys: Keys, energy: Float[Tensor, "heads size"], activation: str) -> Scores:
+    """The same, some queries at a time, computed again on the way back."""
+    rows = max(1, CHUNK.get(keys.device.type, 1 << 20) // max(keys.numel(), 1))
+    parts = [
+        checkpoint(additive, part, keys, energy, activation, use_reentrant=False, preserve_rng_state=False)
+        for part in torch.split(query, rows, dim=2)
+    ]
+    return torch.cat(parts, dim=2)
 
 
 class Sums:
@@ -54,7 +81,7 @@ class _Tie(torch.autograd.Function):
         if sums.keys is None or sums.task != torch._C._current_graph_task_id():
             return None, None, None
         keys, sums.keys = sums.keys, None
-        return keys * (4 * energy), sums.energy, None
+        return keys * (4 * energy[:, None]), sums.energy, None
 
 
 class _Use(torch.autograd.Function):
@@ -63,8 +90,9 @@ class _Use(torch.autograd.Function):
         raised = exponential(query)
         ctx.save_for_backward(raised, keys, energy)
         ctx.sums = sums
-        one, whole = torch.ones_like(energy), energy.sum()
-        return torch.stack([whole - 2 * (ratio(row, keys, one) @ energy) for row in raised.unbind(1)], dim=1)
+        one, whole = energy.new_ones(energy.shape[1]), energy.sum(dim=1)[:, None]
+        parts = [whole - 2 * weigh(ratio(row, keys, one), energy) for row in raised.unbind(2)]
+        return torch.stack(parts, dim=2)
 
     @staticmethod
     @once_differentiable
@@ -72,37 +100,57 @@ class _Use(torch.autograd.Function):
         raised, keys, energy = ctx.saved_tensors
         (gradient,), sums = outer, ctx.sums
         into = sums.of_this_pass(keys)
-        one, queries = torch.ones_like(energy), []
-        for row, slope in zip(raised.unbind(1), gradient.unbind(1), strict=True):
+        one, queries = energy.new_ones(energy.shape[1]), []
+        for row, slope in zip(raised.unbind(2), gradient.unbind(2), strict=True):
             part = ratio(row, keys, one)
-            sums.energy = sums.energy + slope.sum() - 2 * (slope.flatten() @ part.flatten(0, 1))
+            total = slope.sum(dim=(0, 2))[:, None] - 2 * over_pairs(slope, part)
+            sums.energy = sums.energy + total
             part = torch.addcmul(part, part, part, value=-1)  # r (1 - r) = tanh' / 4
-            queries.append(torch.bmm(slope[:, None], part).squeeze(1))
+            queries.append(over_keys(slope, part))
             into.addcmul_(part, slope[..., None])
-        return torch.stack(queries, dim=1) * (4 * energy), None, None, None
+        return torch.stack(queries, dim=2) * (4 * energy[:, None]), None, None, None
+
+
+Ratios = Float[Tensor, "batch heads source size"]
+Slopes = Float[Tensor, "batch heads source"]
+
+
+def weigh(part: Ratios, energy: Float[Tensor, "heads size"]) -> Slopes:
+    """v · r; one head takes the faster product of a matrix and a vector."""
+    return part @ energy[0] if len(energy) == 1 else (part @ energy[..., None]).squeeze(-1)
+
+
+def over_keys(slope: Slopes, part: Ratios) -> Float[Tensor, "batch heads size"]:
+    """Σ_j g_j r_j"""
+    return torch.bmm(slope.flatten(0, 1)[:, None], part.flatten(0, 1)).view(*part.shape[:2], -1)
+
+
+def over_pairs(slope: Slopes, part: Ratios) -> Float[Tensor, "heads size"]:
+    """Σ g_j r_j over the batch too."""
+    if slope.shape[1] == 1:
+        return (slope.flatten() @ part.flatten(0, 2))[None]
+    return over_keys(slope, part).sum(dim=0)
 
 
 def exponential(inputs: Tensor) -> Tensor:
     return torch.exp(2 * inputs)
 
 
-def ratio(query: Float[Tensor, "batch size"], keys: Float[Tensor, "batch source size"], one: Float[Tensor, "size"]) -> Tensor:
+def ratio(query: Float[Tensor, "batch heads size"], keys: Keys, one: Float[Tensor, "size"]) -> Ratios:
     """r = 1 / (1 + e^{2q} e^{2k}) of one query and all keys."""
-    return torch.addcmul(one, query[:, None], keys).reciprocal_()
+    return torch.addcmul(one, query[:, :, None], keys).reciprocal_()
 
 
-def bind_additive(
-    keys: Float[Tensor, "batch source size"], energy: Float[Tensor, "size"]
-) -> Callable[[Float[Tensor, "batch target size"]], Scores]:
+def bind_additive(keys: Keys, energy: Float[Tensor, "heads size"], activation: str = "tanh") -> Callable[[Queries], Scores]:
     """`additive` of these keys as a function for one pass over a target."""
-    if keys.device.type != "cpu" or too_large(keys):  # a GPU would need a launch for each query and each operation
-        return lambda query: additive(query, keys, energy)
+    if keys.device.type != "cpu" or activation != "tanh" or too_large(keys):  # a GPU has its own kernels
+        return lambda query: in_chunks(query, keys, energy, activation)
     sums = Sums()
-    raised, tied = _Tie.apply(keys, energy, sums)  # type: ignore[no-untyped-call]
+    raised, tied = _Tie.apply(keys.contiguous(), energy, sums)  # type: ignore[no-untyped-call]
 
-    def score(query: Float[Tensor, "batch target size"]) -> Scores:
-        if query.shape[1] == 0 or too_large(query):
-            return additive(query, keys, energy)
+    def score(query: Queries) -> Scores:
+        if query.shape[2] == 0:
+            return in_chunks(query, keys, energy, activation)
         return _Use.apply(query, raised, tied, sums)  # type: ignore[no-untyped-call, no-any-return]
 
     return score

@@ -1,26 +1,75 @@
-"""Scores -> weights -> context. The only place that masks and normalises."""
+"""Queries, keys, values -> context. `plain` is the specification and the only place that masks; the others are its twins."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+from torch.nn import functional
 
+from regard.nn.attention.choice import Choice
+from regard.nn.attention.pairs import Dot, Network, Pair
+from regard.nn.attention.scopes import Reach, gaussian, mask
+from regard.nn.attention.selections import Soft
+from regard.nn.kernels import additive as additive_kernels
+from regard.nn.kernels import flash as flash_kernels
 from regard.nn.shared import Record
 
-Weights = Float[Tensor, "batch target source"]
+Weights = Float[Tensor, "batch heads target source"]
+SOFT = Soft()
+WIDEST = 256  # numbers of a head that a GPU's libraries take
 
 
-def normalise(scores: Weights, visible: Bool[Tensor, "batch #target source"]) -> Weights:
-    """α_i = softmax(e_i) over the visible keys, 0 elsewhere; all 0 where nothing is visible."""
+class Task(NamedTuple):
+    """One attention, all queries at once."""
+
+    pair: Pair
+    query: Float[Tensor, "batch heads target size"]
+    keys: Float[Tensor, "batch heads source size"]
+    values: Float[Tensor, "batch values source value"]  # of each head, or one for all heads
+    visible: Bool[Tensor, "batch source"] | None
+    reach: Reach
+    selection: Soft
+
+    @property
+    def heads_values(self) -> Float[Tensor, "batch heads source value"]:
+        return self.values.expand(-1, self.query.shape[1], -1, -1)
+
+    @property
+    def seen(self) -> Bool[Tensor, "batch source"]:
+        if self.visible is not None:
+            return self.visible
+        return self.keys.new_ones(self.keys.shape[0], self.keys.shape[2], dtype=torch.bool)
+
+
+class Looks(NamedTuple):
+    """What all queries read, and where they looked if that was asked for."""
+
+    context: Float[Tensor, "batch heads target value"]
+    weights: Weights | None = None
+    choice: Choice | None = None
+
+
+def normalise(
+    scores: Float[Tensor, "*rows source"], visible: Bool[Tensor, "*#rows source"], selection: Soft = SOFT
+) -> tuple[Float[Tensor, "*rows source"], Choice | None]:
+    """α_i = select(e_i) over the visible keys, 0 elsewhere; all 0 where nothing is visible."""
     hidden = ~visible
     lowest = torch.finfo(scores.dtype).min  # not -inf: a row with nothing visible stays finite
-    return scores.masked_fill(hidden, lowest).softmax(dim=-1).masked_fill(hidden, 0.0)
+    weights, choice = selection(scores.masked_fill(hidden, lowest))
+    return weights.masked_fill(hidden, 0.0), choice
 
 
-def mix(values: Float[Tensor, "batch source value"]) -> Callable[[Weights], Float[Tensor, "batch target value"]]:
+def weigh(scores: Weights, seen: Bool[Tensor, "batch source"], reach: Reach, selection: Soft) -> tuple[Weights, Choice | None]:
+    """The weights of what is in reach, times the Gaussian of local-p where there is one."""
+    weights, choice = normalise(scores, mask(reach, seen), selection)
+    near = gaussian(reach, scores.shape[-1])
+    return (weights if near is None else weights * near), choice
+
+
+def mix(values: Float[Tensor, "batch source value"]) -> Callable[[Tensor], Float[Tensor, "batch target value"]]:
     """Σ_j α_ij v_j of these values as a function for one pass over a target: dV is one product over all steps."""
     if torch.is_autocast_enabled(values.device.type):
         values = values.to(torch.get_autocast_dtype(values.device.type))
@@ -64,9 +113,108 @@ class _Use(torch.autograd.Function):
         return gradient @ values.transpose(1, 2), None, None
 
 
-def attend(
-    scores: Weights, values: Float[Tensor, "batch source value"], visible: Bool[Tensor, "batch #target source"]
-) -> tuple[Float[Tensor, "batch target value"], Weights]:
-    """c_i = Σ_j α_ij v_j, and the α themselves."""
-    weights = normalise(scores, visible)
-    return mix(values)(weights), weights
+def bind_mix(
+    values: Float[Tensor, "batch values source value"], heads: int
+) -> Callable[[Weights], Float[Tensor, "batch heads target value"]]:
+    """`mix` for all heads: those that share their values ask as so many queries more."""
+    own = values.shape[1] == heads
+    read = mix(values.flatten(0, 1))
+
+    def use(weights: Weights) -> Float[Tensor, "batch heads target value"]:
+        folded = weights.flatten(0, 1) if own else weights.flatten(1, 2)
+        return read(folded).view(*weights.shape[:3], -1)
+
+    return use
+
+
+def plain(task: Task) -> Looks:
+    """c_i = Σ_j α_ij v_j"""
+    scores = task.pair.bind(task.keys)(task.query)
+    weights, choice = weigh(scores, task.seen, task.reach, task.selection)
+    return Looks(bind_mix(task.values, task.query.shape[1])(weights), weights, choice)
+
+
+def library(task: Task) -> Looks:
+    """PyTorch's own kernels. They are given something to see in every row, and what they say of rows that see nothing is
+    taken away."""
+    scale, kind = 1 / task.selection.temperature, task.query.dtype
+    sides = task.query, task.keys.to(kind), task.heads_values.to(kind)
+    if task.visible is None and task.reach == Reach():
+        return Looks(functional.scaled_dot_product_attention(*sides, scale=scale))
+    counts = mask(task.reach, task.seen)
+    blind = ~counts.any(dim=-1, keepdim=True)
+    context = functional.scaled_dot_product_attention(*sides, attn_mask=counts | blind, scale=scale)
+    return Looks(context.masked_fill(blind, 0.0))
+
+
+def flash(task: Task) -> Looks:
+    """Our kernels for what libraries do not have: ranges, Gaussians and wide heads, without a mask in memory."""
+    first, last, centre, deviation = task.reach
+    kind, scale = task.query.dtype, 1 / task.selection.temperature
+    return Looks(
+        flash_kernels.flash_attention(
+            task.query, task.keys.to(kind), task.heads_values.to(kind), scale=scale, visible=task.visible, first=first,
+            last=last, centre=centre, deviation=deviation,
+        ).context
+    )  # fmt: skip
+
+
+def fused_network(task: Task) -> Looks:
+    """Our kernels for v · tanh(q + k), which no library has."""
+    assert isinstance(task.pair, Network)
+    kind, energy = task.query.dtype, task.pair.energy / task.selection.temperature
+    first, last, *_ = task.reach
+    context, _ = additive_kernels.additive_attention(
+        task.query, task.keys.to(kind), energy, task.heads_values.to(kind), task.visible, first, last
+    )
+    return Looks(context)
+
+
+def attend(task: Task, look: bool = False, path: str | None = None) -> Looks:
+    """All queries by the fastest path that can. `look` asks for the weights, which only the plain path makes."""
+    return PATHS[path or ("plain" if look else fastest(task))](task)
+
+
+def fastest(task: Task) -> str:
+    order = FASTEST.get(task.query.device.type, ())
+    return next((name for name in order if APPLIES[name](task) and WORTH.get(name, APPLIES[name])(task)), "plain")
+
+
+def soft_dot(task: Task) -> bool:
+    return isinstance(task.pair, Dot) and type(task.selection) is Soft
+
+
+def library_applies(task: Task) -> bool:
+    return soft_dot(task) and task.reach.centre is None
+
+
+def faster_than_library(task: Task) -> bool:
+    """Nothing beats a GPU's libraries where there are neither bounds nor padding nor wide heads."""
+    wide = max(task.query.shape[-1], task.values.shape[-1]) > WIDEST
+    return wide or task.visible is not None or task.reach != Reach()
+
+
+def flash_applies(task: Task) -> bool:
+    return soft_dot(task) and flash_kernels.applies(task.query, task.keys, task.values)
+
+
+def network_applies(task: Task) -> bool:
+    tanh = isinstance(task.pair, Network) and task.pair.activation == "tanh"
+    usual = type(task.selection) is Soft and task.reach.centre is None
+    return tanh and usual and additive_kernels.applies(task.query, task.keys, task.values)
+
+
+PATHS: dict[str, Callable[[Task], Looks]] = {
+    "plain": plain,
+    "library": library,
+    "flash": flash,
+    "network": fused_network,
+}
+APPLIES: dict[str, Callable[[Task], bool]] = {
+    "plain": lambda task: True,
+    "library": library_applies,
+    "flash": flash_applies,
+    "network": network_applies,
+}
+FASTEST = {"cpu": ("library",), "cuda": ("network", "flash", "library")}  # measured by benchmarks/attention*.py
+WORTH: dict[str, Callable[[Task], bool]] = {"flash": faster_than_library}

@@ -1,0 +1,45 @@
+"""Alignment by a model and one trained the other way round."""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from regard.data.links import Link, flip
+from regard.data.symmetrise import SYMMETRISATIONS, agree
+from regard.decoding.trained import Alignment, Pair, Trained
+from regard.recipe import choose
+
+Join = Callable[[Alignment, Alignment], frozenset[Link]]  # there and back -> the links of the first
+
+
+def symmetrised(name: str) -> Join:
+    """Links of each direction, made one set by an entry of SYMMETRISATIONS."""
+    both = choose(SYMMETRISATIONS, name, "symmetrisation")
+    return lambda there, back: both(there.links, flip(back.links))
+
+
+def agreed(threshold: float) -> Join:
+    """Links by the weights of both directions. Tokenizers that disagree on the number of words agree on the first ones."""
+
+    def join(there: Alignment, back: Alignment) -> frozenset[Link]:
+        targets, sources = map(min, there.weights.shape, back.weights.T.shape)
+        return agree(there.weights[:targets, :sources], back.weights[:sources, :targets], threshold)
+
+    return join
+
+
+class Directions(NamedTuple):
+    """One model, or two and how their links are joined."""
+
+    forward: Trained
+    backward: Trained | None = None
+    join: Join = symmetrised("grow_diag")
+
+    def align(self, pairs: Sequence[Pair]) -> dict[str, list[frozenset[Link]]]:
+        """The links of each pair by each direction and, last, by both."""
+        there = self.forward.align(pairs)
+        links = {"forward": [one.links for one in there]}
+        if self.backward is not None:
+            back = self.backward.align([(target, source) for source, target in pairs])
+            links["backward"] = [flip(one.links) for one in back]
+            links["both"] = [self.join(*each) for each in zip(there, back, strict=True)]
+        return links

@@ -1,0 +1,27 @@
+"""How attention weights are read as an alignment: by which head, and at which step."""
+
+from jaxtyping import Float
+from torch import Tensor
+
+from regard.errors import UserError
+from regard.models.directory import Reading
+
+
+def read_weights(weights: Float[Tensor, "batch heads steps source"], reading: Reading) -> Float[Tensor, "batch tokens source"]:
+    """Row i is where the model looked for token i; steps are one more than tokens, for the last of them writes END."""
+    if reading.head is not None and reading.head >= weights.shape[1]:
+        raise UserError(f"this model has no head {reading.head}: its {weights.shape[1]} are counted from 0, over all layers")
+    looks = weights.mean(dim=1) if reading.head is None else weights[:, reading.head]
+    return looks[:, 1:] if reading.shift else looks[:, :-1]
+
+
+def change_reading(reading: Reading, head: int | None, shift: int | None) -> Reading:
+    """With another head (-1: the mean of all) or another step, where one is given."""
+    given = {"head": None if head == -1 else head} if head is not None else {}
+    return reading.model_copy(update=given | ({"shift": shift} if shift is not None else {}))
+
+
+def readings(num_heads: int) -> list[Reading]:
+    """All there are: the mean of the heads first, then each alone; at the step that writes a word, then at the next."""
+    heads = [None, *range(num_heads)] if num_heads > 1 else [None]
+    return [Reading(head=head, shift=shift) for head in heads for shift in (0, 1)]

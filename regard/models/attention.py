@@ -1,0 +1,26 @@
+"""How a recipe describes an attention."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from regard.nn.attention import ACTIVATIONS, SCOPES, SCORES, SELECTIONS, Attention
+from regard.recipe import Positive, Rate, Section, name_of
+
+
+class AttentionConfig(Section):
+    score: Annotated[str, name_of(SCORES, "attention score")] = "additive"
+    size: Positive | None = None  # of what queries and keys are projected to; the query's size unless given
+    heads: Positive = 1
+    values: Positive | None = None  # numbers of all heads that the memory is projected to; the memory itself unless given
+    scope: Annotated[str, name_of(SCOPES, "scope of attention")] = "global"
+    window: Positive = 10  # of local scopes: keys to either side, or of a block
+    selection: Annotated[str, name_of(SELECTIONS, "selection")] = "soft"
+    temperature: Annotated[float, Field(gt=0)] = 1.0
+    softness: Rate = 0.5  # the share of sentences that hard attention reads softly while it learns
+    activation: Annotated[str, name_of(ACTIVATIONS, "activation")] = "tanh"  # of the score `network`
+    longest: Positive = 512  # places that the score `location` knows
+    coverage: bool = False  # scores know what has been looked at
+
+    def build(self, query_size: int, memory_size: int, causal: bool = False) -> Attention:
+        return Attention(query_size, memory_size, causal=causal, **self.model_dump())

@@ -1,0 +1,212 @@
+"""Attention: score x scope x selection x heads, for all queries at once or step by step."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from regard.errors import UserError
+from regard.nn.attention.attend import Task, attend, bind_mix, weigh
+from regard.nn.attention.choice import Choice
+from regard.nn.attention.pairs import Network, Scoring
+from regard.nn.attention.scopes import SCOPES, Asked, Reach
+from regard.nn.attention.scores import SCORES
+from regard.nn.attention.selections import SELECTIONS, Soft
+from regard.nn.kernels import glance as glances
+from regard.nn.shared import Linear
+
+States = Float[Tensor, "batch source memory"]
+Rows = Float[Tensor, "rows _"]
+
+
+class Prepared(NamedTuple):
+    """A memory as this attention sees it, made once."""
+
+    keys: Float[Tensor, "batch heads fewer size"]
+    values: Float[Tensor, "batch values fewer value"]
+    counts: Bool[Tensor, "batch fewer"]  # which of them are there
+    visible: Bool[Tensor, "batch source"]  # of the memory as it was
+    whole: bool  # whether nothing is padding
+
+    @property
+    def lengths(self) -> Int[Tensor, "batch"]:
+        return self.visible.sum(dim=1)
+
+
+class Trace(NamedTuple):
+    """What earlier steps leave behind, a row each."""
+
+    steps: Int[Tensor, "rows 1"]
+    reached: Int[Tensor, "rows heads"]  # where the last step looked hardest
+    coverage: Float[Tensor, "rows heads _"]  # Σ of the weights so far; of no width where nobody asks
+
+
+class Glance(NamedTuple):
+    """One step: what it read, where it looked, and what it leaves behind."""
+
+    context: Rows
+    weights: Float[Tensor, "rows heads source"]
+    trace: Trace
+    choice: Choice | None = None  # of rows, one step each
+
+
+class Read(NamedTuple):
+    """All steps at once."""
+
+    context: Float[Tensor, "batch target context"]
+    weights: Float[Tensor, "batch heads target source"] | None
+    choice: Choice | None
+
+
+class Attention(nn.Module):
+    """Any score, scope and selection, with any number of heads.
+
+    The context is what the heads read, side by side: of the memory itself, or of `values` numbers projected from it, which the
+    heads share out. `coverage` lets scores know how much of each key has been looked at already.
+    """
+
+    def __init__(
+        self, query_size: int, memory_size: int, *, score: str = "additive", size: int | None = None, heads: int = 1,
+        values: int | None = None, scope: str = "global", window: int = 10, causal: bool = False, selection: str = "soft",
+        temperature: float = 1.0, softness: float = 0.5, activation: str = "tanh", longest: int = 512, coverage: bool = False,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        self.heads = heads
+        self.score = SCORES[score](query_size, memory_size, size, heads, activation, longest)
+        self.scope = SCOPES[scope](query_size, memory_size, heads, window, causal)
+        self.selection = SELECTIONS[selection](temperature, softness)
+        if values is not None and values % heads:
+            raise UserError(f"{heads} heads cannot share {values} values: take a number that {heads} divides")
+        self.project_value = None if values is None else Linear(memory_size, values, bias=False)
+        self.context_size = heads * memory_size if values is None else values
+        parts = self.score.prepare(torch.zeros(1, 1, memory_size)).shape[-1] if coverage else 0
+        self.covered = nn.Parameter(torch.zeros(heads, parts)) if coverage else None
+
+    @property
+    def sequential(self) -> bool:
+        """Whether a step must know where earlier ones looked."""
+        return self.scope.moves or self.covered is not None
+
+    def prepare(self, memory: States, visible: Bool[Tensor, "batch source"] | None = None) -> Prepared:
+        """`visible` None: nothing is padding."""
+        there = torch.ones(memory.shape[:2], dtype=torch.bool, device=memory.device) if visible is None else visible
+        seen, counts = self.scope.compress(memory, there)
+        values = seen[:, None]
+        if self.project_value is not None:
+            values = self.score.split(self.project_value(seen))
+        return Prepared(self.score.prepare(seen), values, counts, there, visible is None)
+
+    def start(self, prepared: Prepared) -> Trace:
+        """Before the first step, one row a sentence."""
+        rows, width = len(prepared.counts), prepared.counts.shape[1] if self.covered is not None else 0
+        nothing = torch.zeros(rows, self.heads, dtype=torch.long, device=prepared.counts.device)
+        return Trace(nothing[:, :1], nothing, prepared.keys.new_zeros(rows, self.heads, width, dtype=torch.float32))
+
+    def forward(
+        self, query: Float[Tensor, "batch target query"], prepared: Prepared, look: bool = False, path: str | None = None
+    ) -> Read:
+        """Queries of known places, 0 and up, all at once."""
+        if self.sequential:
+            return self.one_by_one(query, prepared)
+        batch, target, _ = query.shape
+        places = torch.arange(target, device=query.device).expand(batch, -1)
+        nowhere = places[:, None].expand(-1, self.heads, -1)
+        reach = self.scope.reach(Asked(query, places, nowhere), prepared.lengths)
+        keys, values, counts, visible, whole = prepared
+        hidden = None if whole else counts
+        task = Task(self.score.pair, self.score.ask()(query), keys, values, hidden, reach, self.selection)
+        context, weights, choice = attend(task, look or self.selection.draws, path)
+        weights = self.scope.expand(weights, visible) if weights is not None and look else None
+        return Read(context.transpose(1, 2).flatten(2), weights, choice)
+
+    def one_by_one(self, query: Float[Tensor, "batch target query"], prepared: Prepared) -> Read:
+        look, trace, glances = self.bind(prepared), self.start(prepared), []
+        for row in query.unbind(dim=1):
+            glances.append(look(row, trace))
+            trace = glances[-1].trace
+        return gather(glances)
+
+    def bind(self, prepared: Prepared) -> Callable[[Rows, Trace | None], Glance]:
+        """One step as a function for one pass over a target; a sentence's hypotheses share its memory."""
+        select, ask, batch = self.bind_select(prepared), self.score.ask(), len(prepared.keys)
+        lengths = prepared.lengths
+
+        def look(query: Rows, trace: Trace | None) -> Glance:
+            assert trace is not None
+            each = batch, len(query) // batch
+            queries = query.view(*each, -1)
+            trace = Trace(*(part.view(*each, *part.shape[1:]) for part in trace))
+            reach = self.scope.reach(Asked(queries, trace.steps.squeeze(-1), trace.reached.mT), lengths)
+            context, weights, choice = select(ask(queries), reach, trace.coverage.transpose(1, 2))
+            left = self.leave(trace, weights)
+            choice = None if choice is None else by_row(choice)
+            shown = self.scope.expand(weights, prepared.visible).transpose(1, 2).flatten(0, 1)
+            return Glance(context.transpose(1, 2).flatten(0, 1).flatten(1), shown, left, choice)
+
+        return look
+
+    def bind_select(self, prepared: Prepared) -> Callable[[Tensor, Reach, Tensor], tuple[Tensor, Tensor, Choice | None]]:
+        """(projected queries, reach, coverage) -> context, weights, choice."""
+        keys, values, counts, *_ = prepared
+        if self.covered is None and self.takes_glances(keys, values):
+            return self.bind_glance(prepared)
+        score, read = self.bind_score(keys), bind_mix(values, self.heads)
+
+        def select(queries: Tensor, reach: Reach, coverage: Tensor) -> tuple[Tensor, Tensor, Choice | None]:
+            weights, choice = weigh(score(queries, coverage), counts, reach, self.selection)
+            return read(weights), weights, choice
+
+        return select
+
+    def takes_glances(self, keys: Tensor, values: Tensor) -> bool:
+        """Whether one launch does all of a step: for tanh networks that look at everything, softly."""
+        pair, bounded = self.score.pair, type(self.scope) not in (SCOPES["global"], SCOPES["compressed"]) or self.scope.causal
+        plain, each = type(self.selection) is Soft and not bounded, values.expand(-1, self.heads, -1, -1)
+        return isinstance(pair, Network) and pair.activation == "tanh" and plain and glances.applies(keys, each)
+
+    def bind_glance(self, prepared: Prepared) -> Callable[[Tensor, Reach, Tensor], tuple[Tensor, Tensor, Choice | None]]:
+        pair = self.score.pair
+        assert isinstance(pair, Network)
+        values = prepared.values.expand(-1, self.heads, -1, -1)
+        use = glances.bind_glance(prepared.keys, values, prepared.counts, pair.energy / self.selection.temperature)
+
+        def select(queries: Tensor, reach: Reach, coverage: Tensor) -> tuple[Tensor, Tensor, Choice | None]:
+            context, weights = use(queries.transpose(1, 2))
+            return context.transpose(1, 2), weights, None
+
+        return select
+
+    def bind_score(self, keys: Tensor) -> Callable[[Tensor, Tensor], Tensor]:
+        if self.covered is None:
+            score: Scoring = self.score.pair.bind(keys)
+            return lambda queries, coverage: score(queries)
+        pair, weight, whole = self.score.pair, self.covered.to(keys.dtype), keys.contiguous()
+        return lambda queries, coverage: pair.covered(queries, whole, coverage.to(keys.dtype), weight)
+
+    def leave(self, trace: Trace, weights: Float[Tensor, "batch heads queries fewer"]) -> Trace:
+        by_row = weights.transpose(1, 2).flatten(0, 1)
+        steps, reached, coverage = (part.flatten(0, 1) for part in trace)
+        reached = by_row.detach().argmax(dim=-1) if self.scope.moves else reached
+        return Trace(steps + 1, reached, coverage + by_row if self.covered is not None else coverage)
+
+
+def gather(glances: list[Glance]) -> Read:
+    """Steps side by side."""
+    context = torch.stack([one.context for one in glances], dim=1)
+    weights = torch.stack([one.weights for one in glances], dim=2)
+    choices = [one.choice for one in glances if one.choice is not None]
+    return Read(context, weights, join_choices(choices))
+
+
+def join_choices(choices: list[Choice]) -> Choice | None:
+    """Of steps taken one by one, which is done where a step is known to later ones."""
+    if not choices:
+        return None
+    log_prob = torch.cat([one.log_prob for one in choices], dim=1)
+    return Choice(log_prob, torch.cat([one.entropy for one in choices], dim=1), lasting=True)
+
+
+def by_row(choice: Choice) -> Choice:
+    return choice._replace(log_prob=choice.log_prob.flatten()[:, None], entropy=choice.entropy.flatten()[:, None])

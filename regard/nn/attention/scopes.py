@@ -1,0 +1,180 @@
+"""Which keys a query may see. One class a scope; SCOPES names them.
+
+Every scope is a stretch of keys, `first` to `last`, that moves with the query. Together with padding that is the only rule of
+what is visible: key j counts for query i if it is no padding and first_i <= j <= last_i.
+"""
+
+from typing import ClassVar, NamedTuple
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from regard.nn.shared import Linear, shared
+
+Places = Int[Tensor, "batch target"]
+Bounds = Int[Tensor, "batch #heads target"]
+Visible = Bool[Tensor, "batch source"]
+
+
+class Reach(NamedTuple):
+    """What each query may see; None: no bound on this side."""
+
+    first: Bounds | None = None
+    last: Bounds | None = None
+    centre: Float[Tensor, "batch heads target"] | None = None  # weights are multiplied by a Gaussian around it
+    deviation: float = 1.0
+
+
+class Asked(NamedTuple):
+    """What a scope may know of the queries."""
+
+    queries: Float[Tensor, "batch target query"]
+    places: Places  # how many steps came before
+    reached: Int[Tensor, "batch heads target"]  # where the step before looked hardest
+
+
+class Scope(nn.Module):
+    """Everything, or, if `causal`, everything up to the query's own place."""
+
+    moves: ClassVar[bool] = False  # whether it follows where earlier steps looked, so that steps must be taken one by one
+
+    def __init__(self, query_size: int, memory_size: int, heads: int = 1, window: int = 10, causal: bool = False) -> None:
+        super().__init__()
+        self.query_size, self.memory_size, self.heads = query_size, memory_size, heads
+        self.window, self.causal = window, causal
+        self.build()
+
+    def build(self) -> None:
+        """Its parameters."""
+
+    def reach(self, asked: Asked, lengths: Int[Tensor, "batch"]) -> Reach:
+        return Reach(last=asked.places[:, None] if self.causal else None)
+
+    def compress(
+        self, memory: Float[Tensor, "batch source memory"], visible: Visible
+    ) -> tuple[Float[Tensor, "batch fewer memory"], Bool[Tensor, "batch fewer"]]:
+        """The memory that is looked at."""
+        return memory, visible
+
+    def expand(
+        self, weights: Float[Tensor, "batch heads target fewer"], visible: Visible
+    ) -> Float[Tensor, "batch heads target source"]:
+        """Weights on the memory as it was."""
+        return weights
+
+
+class Causal(Scope):
+    """What came before, and the query's own place (Vaswani et al. 2017, section 3.2.3)."""
+
+    def build(self) -> None:
+        self.causal = True
+
+
+class LocalMonotonic(Scope):
+    """Keys within `window` of the query's own place: p_t = t  (Luong et al. 2015, 'local-m')."""
+
+    def reach(self, asked: Asked, lengths: Int[Tensor, "batch"]) -> Reach:
+        own = within(asked.places, lengths)[:, None]
+        last = own if self.causal else own + self.window
+        return Reach(own - self.window, last)
+
+
+class LocalPredictive(Scope):
+    """p_t = S σ(v · tanh(W q_t)); keys within `window` of it, each weight times exp(-(j - p_t)² / 2σ²), σ = window / 2
+    (Luong et al. 2015, 'local-p', eq. 9 and 10)."""
+
+    def build(self) -> None:
+        self.project = Linear(self.query_size, self.query_size, bias=False)
+        self.predict = Linear(self.query_size, self.heads, bias=False)
+
+    def reach(self, asked: Asked, lengths: Int[Tensor, "batch"]) -> Reach:
+        share = torch.sigmoid(shared(self.predict)(torch.tanh(shared(self.project)(asked.queries))))
+        known = asked.places + 1 if self.causal else lengths[:, None]  # S, of which a causal query knows what came so far
+        centre = (share * known[..., None].float()).mT  # bfloat16 counts to 256
+        near = centre.detach()
+        first, last = (near - self.window).ceil().long(), (near + self.window).floor().long()
+        last = torch.minimum(last, asked.places[:, None]) if self.causal else last
+        return Reach(first, last, centre, self.window / 2)
+
+
+class Blocks(Scope):
+    """The keys of the query's own block of `window` (Liu et al. 2018, local attention)."""
+
+    def reach(self, asked: Asked, lengths: Int[Tensor, "batch"]) -> Reach:
+        own = within(asked.places, lengths)[:, None]
+        first = own // self.window * self.window
+        return Reach(first, own if self.causal else first + self.window - 1)
+
+
+class Compressed(Scope):
+    """The memory, `window` positions at a time made one by a strided convolution (Liu et al. 2018, memory-compressed)."""
+
+    def build(self) -> None:
+        self.squeeze = Linear(self.window * self.memory_size, self.memory_size)
+
+    def compress(
+        self, memory: Float[Tensor, "batch source memory"], visible: Visible
+    ) -> tuple[Float[Tensor, "batch fewer memory"], Bool[Tensor, "batch fewer"]]:
+        clean = memory * visible[..., None]  # padding reaches nothing
+        blocks = nn.functional.pad(clean, (0, 0, 0, -memory.shape[1] % self.window))
+        squeezed: Tensor = self.squeeze(blocks.reshape(len(memory), -1, self.window * self.memory_size))
+        return squeezed, self.blocks(visible).any(dim=-1)
+
+    def blocks(self, visible: Visible) -> Bool[Tensor, "batch fewer window"]:
+        return nn.functional.pad(visible, (0, -visible.shape[1] % self.window)).view(len(visible), -1, self.window)
+
+    def reach(self, asked: Asked, lengths: Int[Tensor, "batch"]) -> Reach:
+        """If causal, the blocks that lie wholly in the past."""
+        return Reach(last=(asked.places[:, None] + 1) // self.window - 1 if self.causal else None)
+
+    def expand(
+        self, weights: Float[Tensor, "batch heads target fewer"], visible: Visible
+    ) -> Float[Tensor, "batch heads target source"]:
+        """What falls on a block falls on its positions alike."""
+        inside = self.blocks(visible)
+        share = inside / inside.sum(dim=-1, keepdim=True).clamp(min=1)
+        return (weights[..., None] * share[:, None, None]).flatten(-2)[..., : visible.shape[1]]
+
+
+class Monotonic(Scope):
+    """From where the step before looked hardest on: it never turns back."""
+
+    moves = True
+
+    def reach(self, asked: Asked, lengths: Int[Tensor, "batch"]) -> Reach:
+        return Reach(asked.reached, asked.places[:, None] if self.causal else None)
+
+
+def within(places: Places, lengths: Int[Tensor, "batch"]) -> Places:
+    """A target longer than its source stays at the source's end."""
+    return torch.minimum(places, (lengths[:, None] - 1).clamp(min=0))
+
+
+def mask(reach: Reach, visible: Visible) -> Bool[Tensor, "batch #heads #target source"]:
+    """The one rule of what counts."""
+    place, counts = torch.arange(visible.shape[1], device=visible.device), visible[:, None, None]
+    if reach.first is not None:
+        counts = counts & (place >= reach.first[..., None])
+    if reach.last is not None:
+        counts = counts & (place <= reach.last[..., None])
+    return counts
+
+
+def gaussian(reach: Reach, source: int) -> Float[Tensor, "batch heads target source"] | None:
+    """exp(-(j - p)² / 2σ²)"""
+    if reach.centre is None:
+        return None
+    place = torch.arange(source, device=reach.centre.device)
+    return torch.exp(-((place - reach.centre[..., None]) ** 2) / (2 * reach.deviation**2))
+
+
+SCOPES: dict[str, type[Scope]] = {
+    "global": Scope,
+    "causal": Causal,
+    "local_m": LocalMonotonic,
+    "local_p": LocalPredictive,
+    "blocks": Blocks,
+    "compressed": Compressed,
+    "monotonic": Monotonic,
+}

@@ -1,0 +1,44 @@
+"""`key.path=value`: changes to a recipe's plain values from the command line."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import yaml
+
+from regard.errors import RecipeError
+
+
+def override(values: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
+    """`training.updates=200` sets values["training"]["updates"] = 200; the value is YAML."""
+    result = dict(values)
+    for text in overrides:
+        path, separator, value = text.partition("=")
+        if not separator or not path:
+            raise RecipeError(f"{text!r} is no override; write key.path=value, for example training.updates=200")
+        result = set_at(result, path.split("."), scalar(value, text), path)
+    return result
+
+
+def scalar(text: str, where: str) -> Any:
+    try:
+        return number(yaml.safe_load(text))
+    except yaml.YAMLError:
+        raise RecipeError(f"{where!r}: the value is not valid YAML") from None
+
+
+def number(value: Any) -> Any:
+    """YAML 1.1 reads 1e-3 as text: take it for the number it is."""
+    try:
+        return float(value) if isinstance(value, str) and "e" in value.lower() and value[0] in "0123456789.-+" else value
+    except ValueError:
+        return value
+
+
+def set_at(values: Mapping[str, Any], path: Sequence[str], value: Any, whole: str) -> dict[str, Any]:
+    key, *rest = path
+    if not rest:
+        return {**values, key: value}
+    inner = values.get(key) or {}
+    if not isinstance(inner, Mapping):
+        raise RecipeError(f"{whole}: {key!r} is a value, not a section")
+    return {**values, key: set_at(inner, rest, value, whole)}

@@ -1,0 +1,56 @@
+"""What training may ask of attention weights beside the likelihood. One function a penalty; PENALTIES names them.
+
+Each is a sum over the batch, as the loss is.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from regard.errors import UserError
+
+
+class Evidence(NamedTuple):
+    """Where a batch was looked at."""
+
+    weights: Float[Tensor, "batch heads target source"]
+    written: Bool[Tensor, "batch target"]  # steps that are no padding
+    visible: Bool[Tensor, "batch source"]
+    links: Float[Tensor, "batch target source"] | None  # given alignments: a distribution for each linked target word
+
+    @property
+    def looks(self) -> Float[Tensor, "batch heads target source"]:
+        """The weights of real steps."""
+        return self.weights.float() * self.written[:, None, :, None]
+
+
+def coverage(evidence: Evidence) -> Float[Tensor, ""]:
+    """Σ_i Σ_j min(α_ij, Σ_{k<i} α_kj): what is looked at again (See et al. 2017, eq. 12), the mean of the heads."""
+    looks = evidence.looks
+    before = looks.cumsum(dim=2) - looks
+    return torch.minimum(looks, before).sum() / looks.shape[1]
+
+
+def doubly_stochastic(evidence: Evidence) -> Float[Tensor, ""]:
+    """Σ_j (1 - Σ_i α_ij)²: every source word is looked at as much as any (Xu et al. 2015, eq. 14), the mean of the heads."""
+    looked = evidence.looks.sum(dim=2)
+    counts = evidence.visible & evidence.written.any(dim=1, keepdim=True)
+    return ((1 - looked).square() * counts[:, None]).sum() / looked.shape[1]
+
+
+def guided(evidence: Evidence) -> Float[Tensor, ""]:
+    """-Σ_i Σ_j A_ij log α_ij for given alignments A (Chen et al. 2016), α the mean of the heads."""
+    if evidence.links is None:
+        raise UserError("training.penalties.guided needs given alignments: name a file of links in data.train.alignment")
+    mean = evidence.looks.mean(dim=1)
+    return -(evidence.links * mean.clamp(min=1e-9).log()).sum()
+
+
+PENALTIES: dict[str, Callable[[Evidence], Float[Tensor, ""]]] = {
+    "coverage": coverage,
+    "doubly_stochastic": doubly_stochastic,
+    "guided": guided,
+}

@@ -1,0 +1,56 @@
+"""`regard lab attention`: a table over one part of the attention family, from one command."""
+
+import json
+
+import pytest
+from calling import refused, regard
+
+from regard.lab.attention import PARTS
+
+SMALL = [
+    "data.corpus.size=40", "training.updates=2", "training.validate_every=2", "model.encoder.hidden_size=8",
+    "model.decoder.hidden_size=16", "model.encoder.embedding_size=8", "model.decoder.embedding_size=8", "decoding.beam=1",
+    "model.decoder.attention.size=16", "data.tokenizer.size=100",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def scores(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("lab") / "out"
+    words = ["lab", "attention", "demo", *SMALL, "--names", "additive,cosine", "--out", folder]
+    return words, folder, regard(*words)
+
+
+def test_a_table_with_quality_speed_and_memory(scores):
+    _, folder, (code, out, _) = scores
+    assert code == 0
+    lines = (folder / "table.md").read_text().splitlines()
+    header = [cell.strip() for cell in lines[0].split("|")[1:-1]]
+    assert {"name", "test BLEU", "test exact", "test AER", "test-long AER", "tokens/s", "MB", "seconds"} <= set(header)
+    assert [line.split("|")[1].strip() for line in lines[2:]] == ["additive", "cosine"]
+    assert "additive" in out
+    assert "cosine" in out
+
+
+def test_what_is_finished_is_kept(scores):
+    words, folder, (_, out, _) = scores
+    trials = (folder / "trials.jsonl").read_bytes()
+    assert regard(*words)[:2] == (0, out)
+    assert (folder / "trials.jsonl").read_bytes() == trials
+    code, again, _ = regard(*words, "--json")
+    assert code == 0
+    rows = json.loads(again)
+    assert [row["name"] for row in rows] == ["additive", "cosine"]
+    assert all(row["tokens/s"] > 0 and row["parameters"] > 0 for row in rows)
+    assert rows[0]["parameters"] != rows[1]["parameters"]  # each entry was really built
+
+
+def test_another_recipe_in_the_same_place_is_refused(scores):
+    words, *_ = scores
+    assert "training.seed" in refused(*words, "training.seed=2")
+
+
+def test_a_part_that_is_none(tmp_path):
+    assert "did you mean 'score'" in refused("lab", "attention", "--vary", "scores", "--out", tmp_path)
+    assert "did you mean 'dot'" in refused("lab", "attention", "--names", "dott", "--out", tmp_path)
+    assert set(PARTS) == {"score", "scope", "selection"}
