@@ -76,7 +76,7 @@ def look(
 ) -> tuple[Float[Tensor, "batch values"], Float[Tensor, "batch tape"]]:
     """Σ α_i value_i and α. Nothing to look at gives 0."""
     scores = torch.tanh(query[:, None] + tape.keys) @ energy
-    weights, _ = normalise(scores[:, None], tape.visible[:, None])
+    weights, _ = normalise(scores[:, None], ~tape.visible[:, None])
     return (weights @ tape.values).squeeze(1), weights.squeeze(1)
 
 

@@ -52,7 +52,7 @@ def test_weights_are_as_defined(name, source):
     visible[..., 0] = True
     for temperature, spread in [(one, spread) for one in TEMPERATURES for spread in (0.01, 1.0, 30.0)]:
         scores = spread * torch.randn(2, 3, 5, source, dtype=torch.float64)
-        weights, choice = normalise(scores, visible, SELECTIONS[name](temperature).eval())
+        weights, choice = normalise(scores, ~visible, SELECTIONS[name](temperature).eval())
         hidden = torch.where(visible, scores / temperature, -torch.inf)
         np.testing.assert_allclose(weights.numpy(), SELECTED[name](hidden.numpy()), rtol=1e-8, atol=1e-10)
         assert choice is None
@@ -70,7 +70,7 @@ def test_nothing_visible_weighs_nothing_and_teaches_nothing(name):
     for temperature in TEMPERATURES:
         scores = torch.randn(2, 2, 3, 4, requires_grad=True)
         visible = torch.tensor([True, False])[:, None, None, None].expand(2, 1, 1, 4)
-        weights, choice = normalise(scores, visible, SELECTIONS[name](temperature, softness=0.0))
+        weights, choice = normalise(scores, ~visible, SELECTIONS[name](temperature, softness=0.0))
         assert weights[1].eq(0).all()
         told = [] if choice is None else [choice.log_prob[1].sum(), choice.entropy[1].sum()]
         total = torch.stack([weights[1].sum(), *told]).sum()
@@ -89,7 +89,7 @@ def test_bfloat16_scores_give_exact_weights(name):
 def drawn(name, scores, times, **options):
     """Many draws of the weights of one row of scores."""
     selection = SELECTIONS[name](**options).train()
-    return normalise(scores.expand(times, 1, 1, -1), torch.ones(1, 1, 1, len(scores), dtype=torch.bool), selection)
+    return normalise(scores.expand(times, 1, 1, -1), torch.zeros(1, 1, 1, len(scores), dtype=torch.bool), selection)
 
 
 @pytest.mark.parametrize(("name", "tempers"), [("gumbel", False), ("hard", True)])
@@ -117,7 +117,7 @@ def test_gumbel_learns_as_the_relaxed_softmax_does(monkeypatch):
 def test_hard_attention_tells_how_likely_its_draw_was():
     """log p of what was drawn and H = -Σ p log p, each summed over the heads; hidden places are never drawn."""
     scores, visible = torch.randn(6, 2, 4, 5, dtype=torch.float64), torch.tensor([True, False, True, True, False])
-    weights, choice = normalise(scores, visible.expand(6, 1, 1, 5), SELECTIONS["hard"](temperature=1.7, softness=0.0))
+    weights, choice = normalise(scores, ~visible.expand(6, 1, 1, 5), SELECTIONS["hard"](temperature=1.7, softness=0.0))
     chances = softmax(torch.where(visible, scores / 1.7, -torch.inf).numpy())
     places = weights.argmax(-1)
     for batch, step in np.ndindex(6, 4):

@@ -53,18 +53,19 @@ class Looks(NamedTuple):
 
 
 def normalise(
-    scores: Float[Tensor, "*rows source"], visible: Bool[Tensor, "*#rows source"], selection: Soft = SOFT
+    scores: Float[Tensor, "*rows source"], hidden: Bool[Tensor, "*#rows source"], selection: Soft = SOFT
 ) -> tuple[Float[Tensor, "*rows source"], Choice | None]:
     """α_i = select(e_i) over the visible keys, 0 elsewhere; all 0 where nothing is visible."""
-    hidden = ~visible
     lowest = torch.finfo(scores.dtype).min  # not -inf: a row with nothing visible stays finite
     weights, choice = selection(scores.masked_fill(hidden, lowest))
     return weights.masked_fill(hidden, 0.0), choice
 
 
-def weigh(scores: Weights, seen: Bool[Tensor, "batch source"], reach: Reach, selection: Soft) -> tuple[Weights, Choice | None]:
+def weigh(
+    scores: Weights, hidden: Bool[Tensor, "batch #heads #target source"], reach: Reach, selection: Soft
+) -> tuple[Weights, Choice | None]:
     """The weights of what is in reach, times the Gaussian of local-p where there is one."""
-    weights, choice = normalise(scores, mask(reach, seen), selection)
+    weights, choice = normalise(scores, hidden, selection)
     near = gaussian(reach, scores.shape[-1])
     return (weights if near is None else weights * near), choice
 
@@ -130,7 +131,7 @@ def bind_mix(
 def plain(task: Task) -> Looks:
     """c_i = Σ_j α_ij v_j"""
     scores = task.pair.bind(task.keys)(task.query)
-    weights, choice = weigh(scores, task.seen, task.reach, task.selection)
+    weights, choice = weigh(scores, ~mask(task.reach, task.seen), task.reach, task.selection)
     return Looks(bind_mix(task.values, task.query.shape[1])(weights), weights, choice)
 
 

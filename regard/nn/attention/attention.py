@@ -11,7 +11,7 @@ from regard.errors import UserError
 from regard.nn.attention.attend import Task, attend, bind_mix, weigh
 from regard.nn.attention.choice import Choice
 from regard.nn.attention.pairs import Network, Scoring
-from regard.nn.attention.scopes import SCOPES, Asked, Reach
+from regard.nn.attention.scopes import SCOPES, Asked, Reach, mask
 from regard.nn.attention.scores import SCORES
 from regard.nn.attention.selections import SELECTIONS, Soft
 from regard.nn.kernels import glance as glances
@@ -50,6 +50,11 @@ class Glance(NamedTuple):
     weights: Float[Tensor, "rows heads source"]
     trace: Trace
     choice: Choice | None = None  # of rows, one step each
+
+
+Selection = tuple[Tensor, Tensor, Choice | None]  # context, weights, what was drawn
+Select = Callable[[Tensor, Tensor, Trace], Selection]  # of projected queries, the queries themselves, what earlier steps left
+EVERYTHING = Reach()
 
 
 class Read(NamedTuple):
@@ -131,65 +136,85 @@ class Attention(nn.Module):
     def bind(self, prepared: Prepared) -> Callable[[Rows, Trace | None], Glance]:
         """One step as a function for one pass over a target; a sentence's hypotheses share its memory."""
         select, ask, batch = self.bind_select(prepared), self.score.ask(), len(prepared.keys)
-        lengths = prepared.lengths
 
         def look(query: Rows, trace: Trace | None) -> Glance:
             assert trace is not None
-            each = batch, len(query) // batch
-            queries = query.view(*each, -1)
-            trace = Trace(*(part.view(*each, *part.shape[1:]) for part in trace))
-            reach = self.scope.reach(Asked(queries, trace.steps.squeeze(-1), trace.reached.mT), lengths)
-            context, weights, choice = select(ask(queries), reach, trace.coverage.transpose(1, 2))
-            left = self.leave(trace, weights)
+            queries = query.view(batch, len(query) // batch, -1)
+            context, weights, choice = select(ask(queries), queries, trace)
             choice = None if choice is None else by_row(choice)
             shown = self.scope.expand(weights, prepared.visible).transpose(1, 2).flatten(0, 1)
+            left = self.leave(trace, weights)
             return Glance(context.transpose(1, 2).flatten(0, 1).flatten(1), shown, left, choice)
 
         return look
 
-    def bind_select(self, prepared: Prepared) -> Callable[[Tensor, Reach, Tensor], tuple[Tensor, Tensor, Choice | None]]:
-        """(projected queries, reach, coverage) -> context, weights, choice."""
+    def bind_select(self, prepared: Prepared) -> Select:
         keys, values, counts, *_ = prepared
         if self.covered is None and self.takes_glances(keys, values):
             return self.bind_glance(prepared)
-        score, read = self.bind_score(keys), bind_mix(values, self.heads)
+        score, reach_of, read = self.bind_score(keys), self.bind_reach(prepared), bind_mix(values, self.heads)
+        padding = ~mask(EVERYTHING, counts)
 
-        def select(queries: Tensor, reach: Reach, coverage: Tensor) -> tuple[Tensor, Tensor, Choice | None]:
-            weights, choice = weigh(score(queries, coverage), counts, reach, self.selection)
+        def select(queries: Tensor, asked: Tensor, trace: Trace) -> Selection:
+            reach = reach_of(asked, trace)
+            hidden = padding if reach is EVERYTHING else ~mask(reach, counts)
+            weights, choice = weigh(score(queries, trace), hidden, reach, self.selection)
             return read(weights), weights, choice
 
         return select
 
+    def bind_reach(self, prepared: Prepared) -> Callable[[Tensor, Trace], Reach]:
+        if not self.scope.bounded:
+            return lambda asked, trace: EVERYTHING
+        lengths = prepared.lengths
+
+        def reach(asked: Float[Tensor, "batch queries size"], trace: Trace) -> Reach:
+            each = asked.shape[:2]
+            return self.scope.reach(Asked(asked, trace.steps.view(each), trace.reached.view(*each, -1).mT), lengths)
+
+        return reach
+
     def takes_glances(self, keys: Tensor, values: Tensor) -> bool:
         """Whether one launch does all of a step: for tanh networks that look at everything, softly."""
-        pair, bounded = self.score.pair, type(self.scope) not in (SCOPES["global"], SCOPES["compressed"]) or self.scope.causal
-        plain, each = type(self.selection) is Soft and not bounded, values.expand(-1, self.heads, -1, -1)
+        pair, each = self.score.pair, values.expand(-1, self.heads, -1, -1)
+        plain = type(self.selection) is Soft and not self.scope.bounded
         return isinstance(pair, Network) and pair.activation == "tanh" and plain and glances.applies(keys, each)
 
-    def bind_glance(self, prepared: Prepared) -> Callable[[Tensor, Reach, Tensor], tuple[Tensor, Tensor, Choice | None]]:
+    def bind_glance(self, prepared: Prepared) -> Select:
         pair = self.score.pair
         assert isinstance(pair, Network)
         values = prepared.values.expand(-1, self.heads, -1, -1)
         use = glances.bind_glance(prepared.keys, values, prepared.counts, pair.energy / self.selection.temperature)
 
-        def select(queries: Tensor, reach: Reach, coverage: Tensor) -> tuple[Tensor, Tensor, Choice | None]:
+        def select(queries: Tensor, asked: Tensor, trace: Trace) -> Selection:
             context, weights = use(queries.transpose(1, 2))
             return context.transpose(1, 2), weights, None
 
         return select
 
-    def bind_score(self, keys: Tensor) -> Callable[[Tensor, Tensor], Tensor]:
+    def bind_score(self, keys: Tensor) -> Callable[[Tensor, Trace], Tensor]:
         if self.covered is None:
             score: Scoring = self.score.pair.bind(keys)
-            return lambda queries, coverage: score(queries)
+            return lambda queries, trace: score(queries)
         pair, weight, whole = self.score.pair, self.covered.to(keys.dtype), keys.contiguous()
-        return lambda queries, coverage: pair.covered(queries, whole, coverage.to(keys.dtype), weight)
+
+        def covered(queries: Float[Tensor, "batch heads queries size"], trace: Trace) -> Tensor:
+            batch, _, number, _ = queries.shape
+            coverage = trace.coverage.view(batch, number, self.heads, -1).transpose(1, 2)
+            return pair.covered(queries, whole, coverage.to(keys.dtype), weight)
+
+        return covered
 
     def leave(self, trace: Trace, weights: Float[Tensor, "batch heads queries fewer"]) -> Trace:
-        by_row = weights.transpose(1, 2).flatten(0, 1)
-        steps, reached, coverage = (part.flatten(0, 1) for part in trace)
-        reached = by_row.detach().argmax(dim=-1) if self.scope.moves else reached
-        return Trace(steps + 1, reached, coverage + by_row if self.covered is not None else coverage)
+        """What the next step may want to know."""
+        steps, reached, coverage = trace
+        if self.scope.bounded:
+            steps = steps + 1
+        if self.scope.moves:
+            reached = weights.detach().argmax(dim=-1).transpose(1, 2).flatten(0, 1)
+        if self.covered is not None:
+            coverage = coverage + weights.transpose(1, 2).flatten(0, 1)
+        return Trace(steps, reached, coverage)
 
 
 def gather(glances: list[Glance]) -> Read:

@@ -37,6 +37,7 @@ class Asked(NamedTuple):
 class Scope(nn.Module):
     """Everything, or, if `causal`, everything up to the query's own place."""
 
+    local: ClassVar[bool] = False  # whether keys are out of reach even if it is not causal
     moves: ClassVar[bool] = False  # whether it follows where earlier steps looked, so that steps must be taken one by one
 
     def __init__(self, query_size: int, memory_size: int, heads: int = 1, window: int = 10, causal: bool = False) -> None:
@@ -47,6 +48,11 @@ class Scope(nn.Module):
 
     def build(self) -> None:
         """Its parameters."""
+
+    @property
+    def bounded(self) -> bool:
+        """Whether some keys may be out of reach."""
+        return self.local or self.causal
 
     def reach(self, asked: Asked, lengths: Int[Tensor, "batch"]) -> Reach:
         return Reach(last=asked.places[:, None] if self.causal else None)
@@ -74,6 +80,8 @@ class Causal(Scope):
 class LocalMonotonic(Scope):
     """Keys within `window` of the query's own place: p_t = t  (Luong et al. 2015, 'local-m')."""
 
+    local = True
+
     def reach(self, asked: Asked, lengths: Int[Tensor, "batch"]) -> Reach:
         own = within(asked.places, lengths)[:, None]
         last = own if self.causal else own + self.window
@@ -83,6 +91,8 @@ class LocalMonotonic(Scope):
 class LocalPredictive(Scope):
     """p_t = S σ(v · tanh(W q_t)); keys within `window` of it, each weight times exp(-(j - p_t)² / 2σ²), σ = window / 2
     (Luong et al. 2015, 'local-p', eq. 9 and 10)."""
+
+    local = True
 
     def build(self) -> None:
         self.project = Linear(self.query_size, self.query_size, bias=False)
@@ -100,6 +110,8 @@ class LocalPredictive(Scope):
 
 class Blocks(Scope):
     """The keys of the query's own block of `window` (Liu et al. 2018, local attention)."""
+
+    local = True
 
     def reach(self, asked: Asked, lengths: Int[Tensor, "batch"]) -> Reach:
         own = within(asked.places, lengths)[:, None]
@@ -140,7 +152,7 @@ class Compressed(Scope):
 class Monotonic(Scope):
     """From where the step before looked hardest on: it never turns back."""
 
-    moves = True
+    local = moves = True
 
     def reach(self, asked: Asked, lengths: Int[Tensor, "batch"]) -> Reach:
         return Reach(asked.reached, asked.places[:, None] if self.causal else None)
