@@ -14,13 +14,14 @@ END, START = 3, 2
 
 
 def settings():
-    """Every score in every use of the context, and every cell in every use of the context."""
+    """Every score and cell in every use of the context, all scopes with all selections, all scores with heads and coverage."""
     attending = [context for context in CONTEXTS if context != "none"]
     for cell, score, context in itertools.product(["tanh", "lstm", "gru"], SCORES, attending):
         yield f"{cell}-{score}-{context}", {"cell": cell, "attention": {"score": score}, "context": context}
     for cell, context in itertools.product(CELLS, attending):
         yield f"{cell}-additive-{context}", {"cell": cell, "attention": {"score": "additive"}, "context": context}
-    for scope, selection, context in itertools.product(SCOPES, SELECTIONS, attending):
+    turns = itertools.cycle(attending)  # all three for every scope and every selection, one for each pair of them
+    for (scope, selection), context in zip(itertools.product(SCOPES, SELECTIONS), turns, strict=False):
         options = {"score": "general", "scope": scope, "selection": selection, "window": 2}
         yield f"gru-{scope}-{selection}-{context}", {"cell": "gru", "attention": options, "context": context}
     for score, context in itertools.product(SCORES, attending):

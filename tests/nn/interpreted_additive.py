@@ -1,4 +1,4 @@
-"""Additive attention under Triton's interpreter: test_additive_kernels.py runs this file with TRITON_INTERPRET=1."""
+"""Additive attention under Triton's interpreter: test_interpreted.py runs this file with TRITON_INTERPRET=1."""
 
 import os
 

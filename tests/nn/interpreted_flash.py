@@ -1,4 +1,4 @@
-"""Flash attention under Triton's interpreter: test_flash_kernels.py runs this file in a process with TRITON_INTERPRET=1.
+"""Flash attention under Triton's interpreter: test_interpreted.py runs this file in a process with TRITON_INTERPRET=1.
 
 Tiles are 16 by 16 there, so that 33 keys are three tiles and the last is nearly empty.
 """

@@ -1,4 +1,4 @@
-"""The kernels of a decoder's loop under Triton's interpreter: test_glance.py runs this file with TRITON_INTERPRET=1."""
+"""The kernels of a decoder's loop under Triton's interpreter: test_interpreted.py runs this file with TRITON_INTERPRET=1."""
 
 import os
 

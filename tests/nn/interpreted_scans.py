@@ -1,4 +1,4 @@
-"""The persistent scan under Triton's interpreter: test_scan.py runs this file in a process with TRITON_INTERPRET=1.
+"""The persistent scan under Triton's interpreter: test_interpreted.py runs this file in a process with TRITON_INTERPRET=1.
 
 One program a group only: interpreted programs run one after another and cannot wait for each other.
 """

@@ -1,10 +1,5 @@
 """The kernels of additive attention against the plain formula in double precision: values, levels and all gradients."""
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 import torch
 from paths import far
@@ -72,18 +67,6 @@ def saturate(trial, reach):
 
 
 REACHES = [5.4, 10.9, 12.0, 90.0]  # four reciprocals in one, two in one, and the plain exponential of each pair
-
-
-def test_under_tritons_interpreter():
-    """Triton reads TRITON_INTERPRET when it is imported, so interpreted_additive.py runs in a process of its own."""
-    pytest.importorskip("triton")
-    file, root = Path(__file__).with_name("interpreted_additive.py"), Path(__file__).parents[2]
-    environment = os.environ | {"TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": ""}
-    # no checks of shapes inside kernels; NumPy warns of log 0, of e^180, and that Triton's use of it is deprecated
-    options = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-o", "addopts=", "-W", "ignore"]
-    command = [sys.executable, "-m", "pytest", *options, str(file)]
-    done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-2000:]
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (5, 17), (64, 64), (65, 1000), (512, 512), (8192, 8192), (3, 10**6), (100, 10**6)])

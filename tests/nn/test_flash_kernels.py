@@ -1,9 +1,5 @@
 """Flash attention against the dense formula in float64: values and all gradients."""
 
-import os
-import subprocess
-import sys
-from pathlib import Path
 from typing import NamedTuple
 
 import pytest
@@ -192,17 +188,6 @@ def check_frequencies(trial):
     chi_squared = ((counted - expected)[often] ** 2 / expected[often]).sum()
     assert chi_squared < scipy.stats.chi2.ppf(1 - 1e-4, int(often.sum()))
     assert place.flatten().unique().numel() > 1
-
-
-def test_under_tritons_interpreter():
-    """Triton reads TRITON_INTERPRET when it is imported, so interpreted_flash.py runs in a process of its own."""
-    pytest.importorskip("triton")
-    file, root = Path(__file__).with_name("interpreted_flash.py"), Path(__file__).parents[2]
-    environment = os.environ | {"TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": ""}
-    options = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-o", "addopts=", "-W", "ignore::DeprecationWarning"]
-    command = [sys.executable, "-m", "pytest", *options, str(file)]
-    done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-2000:]
 
 
 # What follows needs a GPU. Each (size, kind of number, set of options) is compiled anew, which takes seconds.

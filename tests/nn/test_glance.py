@@ -1,10 +1,5 @@
 """One query looks at its sentence: the fused kernels against the formula in float64, on a CPU by Triton's interpreter."""
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 import torch
 
@@ -54,18 +49,6 @@ class Trial:
         return max(
             float((one.double() - other).norm() / (other.norm() + 1e-30)) for one, other in zip(ours, exact, strict=True)
         )
-
-
-def test_the_kernels_of_a_decoders_loop_under_tritons_interpreter():
-    """Triton reads TRITON_INTERPRET when it is imported, so interpreted_glance.py runs in a process of its own."""
-    pytest.importorskip("triton")
-    file, root = Path(__file__).with_name("interpreted_glance.py"), Path(__file__).parents[2]
-    environment = os.environ | {"TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": ""}
-    # no checks of shapes inside kernels, and Triton's own use of NumPy is deprecated
-    options = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-o", "addopts=", "-W", "ignore::DeprecationWarning"]
-    command = [sys.executable, "-m", "pytest", *options, str(file)]
-    done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-2000:]
 
 
 def test_a_cpu_is_refused():

@@ -1,11 +1,9 @@
 """Every path of a scan against the loop, and the laws of scans."""
 
 import inspect
-import os
 import random
 import subprocess
 import sys
-from pathlib import Path
 
 import odd_cells as odd
 import pytest
@@ -362,18 +360,6 @@ def test_what_the_tape_path_keeps_is_linear_in_time(name):
     sizes = [saved_bytes("tape", name, time) for time in (8, 16, 24)]
     assert sizes[2] - sizes[1] == sizes[1] - sizes[0]
     assert saved_bytes("loop", name, 24) > 2 * sizes[2]
-
-
-def test_the_persistent_path_equals_the_loop_under_tritons_interpreter():
-    """Triton reads TRITON_INTERPRET when it is imported, so interpreted_scans.py runs in a process of its own."""
-    pytest.importorskip("triton")
-    file, root = Path(__file__).with_name("interpreted_scans.py"), Path(__file__).parents[2]
-    environment = os.environ | {"TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": ""}
-    # no checks of shapes inside kernels, and Triton's own use of NumPy is deprecated
-    options = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-o", "addopts=", "-W", "ignore::DeprecationWarning"]
-    command = [sys.executable, "-m", "pytest", *options, str(file)]
-    done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-2000:]
 
 
 # What follows needs a GPU: several programs share the rows of a group and meet at every step. Each (cell, hidden size, kind of
