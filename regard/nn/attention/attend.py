@@ -135,40 +135,48 @@ def plain(task: Task) -> Looks:
     return Looks(bind_mix(task.values, task.query.shape[1])(weights), weights, choice)
 
 
+def sides(task: Task) -> tuple[Tensor, Tensor, Tensor]:
+    """Queries, keys and values of one kind of number: autocast's, or that of the queries."""
+    device, kind = task.query.device.type, task.query.dtype
+    kind = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else kind
+    return task.query.to(kind), task.keys.to(kind), task.heads_values.to(kind)
+
+
 def library(task: Task) -> Looks:
     """PyTorch's own kernels. They are given something to see in every row, and what they say of rows that see nothing is
     taken away."""
-    scale, kind = 1 / task.selection.temperature, task.query.dtype
-    sides = task.query, task.keys.to(kind), task.heads_values.to(kind)
+    scale = 1 / task.selection.temperature
     if task.visible is None and task.reach == Reach():
-        return Looks(functional.scaled_dot_product_attention(*sides, scale=scale))
+        return Looks(functional.scaled_dot_product_attention(*sides(task), scale=scale))
     counts = mask(task.reach, task.seen)
     blind = ~counts.any(dim=-1, keepdim=True)
-    context = functional.scaled_dot_product_attention(*sides, attn_mask=counts | blind, scale=scale)
+    context = functional.scaled_dot_product_attention(*sides(task), attn_mask=counts | blind, scale=scale)
     return Looks(context.masked_fill(blind, 0.0))
 
 
 def flash(task: Task) -> Looks:
     """Our kernels for what libraries do not have: ranges, Gaussians and wide heads, without a mask in memory."""
     first, last, centre, deviation = task.reach
-    kind, scale = task.query.dtype, 1 / task.selection.temperature
-    return Looks(
-        flash_kernels.flash_attention(
-            task.query, task.keys.to(kind), task.heads_values.to(kind), scale=scale, visible=task.visible, first=first,
-            last=last, centre=centre, deviation=deviation,
-        ).context
+    found = flash_kernels.flash_attention(
+        *sides(task), scale=1 / task.selection.temperature, visible=task.visible, first=first, last=last, centre=centre,
+        deviation=deviation,
     )  # fmt: skip
+    return Looks(found.context)
+
+
+def hard(task: Task) -> Looks:
+    """The best key, found on the way through."""
+    first, last, *_ = task.reach
+    return Looks(flash_kernels.hard_attention(*sides(task), visible=task.visible, first=first, last=last).context)
 
 
 def fused_network(task: Task) -> Looks:
     """Our kernels for v · tanh(q + k), which no library has."""
     assert isinstance(task.pair, Network)
-    kind, energy = task.query.dtype, task.pair.energy / task.selection.temperature
     first, last, *_ = task.reach
-    context, _ = additive_kernels.additive_attention(
-        task.query, task.keys.to(kind), energy, task.heads_values.to(kind), task.visible, first, last
-    )
-    return Looks(context)
+    query, keys, values = sides(task)
+    energy = task.pair.energy / task.selection.temperature
+    return Looks(additive_kernels.additive_attention(query, keys, energy, values, task.visible, first, last)[0])
 
 
 def attend(task: Task, look: bool = False, path: str | None = None) -> Looks:
@@ -196,7 +204,13 @@ def faster_than_library(task: Task) -> bool:
 
 
 def flash_applies(task: Task) -> bool:
-    return soft_dot(task) and flash_kernels.applies(task.query, task.keys, task.values)
+    return soft_dot(task) and flash_kernels.applies(task.query, task.values)
+
+
+def hard_applies(task: Task) -> bool:
+    """In use; training draws, and wants to know more of it."""
+    best = task.selection.hard and not task.selection.training and task.reach.centre is None
+    return best and isinstance(task.pair, Dot) and flash_kernels.applies(task.query, task.values)
 
 
 def network_applies(task: Task) -> bool:
@@ -209,13 +223,15 @@ PATHS: dict[str, Callable[[Task], Looks]] = {
     "plain": plain,
     "library": library,
     "flash": flash,
+    "hard": hard,
     "network": fused_network,
 }
 APPLIES: dict[str, Callable[[Task], bool]] = {
     "plain": lambda task: True,
     "library": library_applies,
     "flash": flash_applies,
+    "hard": hard_applies,
     "network": network_applies,
 }
-FASTEST = {"cpu": ("library",), "cuda": ("network", "flash", "library")}  # measured by benchmarks/attention*.py
+FASTEST = {"cpu": ("library",), "cuda": ("network", "hard", "flash", "library")}  # measured by benchmarks/attention*.py
 WORTH: dict[str, Callable[[Task], bool]] = {"flash": faster_than_library}

@@ -31,10 +31,10 @@ class Look(NamedTuple):
     log_prob: Number | None = None
 
 
-def applies(query: Tensor, keys: Tensor, values: Tensor) -> bool:
+def applies(query: Tensor, values: Tensor) -> bool:
     """Whether this machine can, and the heads are not too wide."""
-    alike = query.dtype == keys.dtype == values.dtype and query.dtype in KINDS_OF_NUMBER
-    return available() and (query.is_cuda or interpreted()) and alike and max(query.shape[-1], values.shape[-1]) <= WIDEST
+    here = available() and (query.is_cuda or interpreted()) and query.dtype in KINDS_OF_NUMBER
+    return here and max(query.shape[-1], values.shape[-1]) <= WIDEST
 
 
 def flash_attention(
