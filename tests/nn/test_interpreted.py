@@ -1,4 +1,4 @@
-"""Triton's kernels on a CPU: Triton reads TRITON_INTERPRET when it is imported, so each file has a process of its own."""
+"""Triton's kernels on a CPU, each file in a process of its own: Triton reads TRITON_INTERPRET when it is imported."""
 
 import os
 import subprocess
@@ -7,24 +7,29 @@ from pathlib import Path
 
 import pytest
 
-FILES = sorted(Path(__file__).parent.glob("interpreted_*.py"))
+HERE = Path(__file__).parent
+FILES = sorted(HERE.glob("interpreted_*.py"))
+
+
+def run_alone(file, **variables):
+    pytest.importorskip("triton")
+    environment = os.environ | {"CUDA_VISIBLE_DEVICES": ""} | variables
+    # no checks of shapes inside kernels; NumPy warns of log 0, of e^180, and that Triton's use of it is deprecated
+    options = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-o", "addopts=", "-W", "ignore"]
+    command = [sys.executable, "-m", "pytest", *options, str(file)]
+    done = subprocess.run(command, cwd=HERE.parents[1], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-2000:]
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_kernels_under_tritons_interpreter(file):
-    pytest.importorskip("triton")
-    environment = os.environ | {"TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": ""}
-    # no checks of shapes inside kernels; NumPy warns of log 0, of e^180, and that Triton's use of it is deprecated
-    options = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-o", "addopts=", "-W", "ignore"]
-    command = [sys.executable, "-m", "pytest", *options, str(file)]
-    done = subprocess.run(command, cwd=file.parents[2], env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-2000:]
+    run_alone(file, TRITON_INTERPRET="1")
+
+
+@pytest.mark.slow
+def test_kernels_compile_for_a_gpu_and_fit():
+    run_alone(HERE / "compiled_flash.py")
 
 
 def test_there_are_such_files():
-    assert {file.stem for file in FILES} == {
-        "interpreted_scans",
-        "interpreted_additive",
-        "interpreted_flash",
-        "interpreted_glance",
-    }
+    assert [file.stem.removeprefix("interpreted_") for file in FILES] == ["additive", "flash", "glance", "scans"]
