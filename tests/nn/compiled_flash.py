@@ -44,7 +44,10 @@ def shared_memory(kernel, tile, constants, kind):
     types = {name: TYPES.get(name, kind if name.isupper() else "i32") for name in names}
     types |= {name: "constexpr" for name in names if name in constants}
     fixed = {(number,): constants[name] for number, name in enumerate(names) if name in constants}
-    source = ASTSource(fn=kernel, signature=types, constexprs=fixed)
+    aligned = {  # as real tensors are: only such loads are made ahead of time, which is what takes shared memory
+        (number,): [["tt.divisibility", 16]] for number, name in enumerate(names) if types[name][0] == "*" or name in ("T", "S")
+    }
+    source = ASTSource(fn=kernel, signature=types, constexprs=fixed, attrs=aligned)
     options = {"num_warps": tile.warps, "num_stages": tile.stages}
     return triton.compile(source, target=GPUTarget("cuda", 90, 32), options=options).metadata.shared
 
