@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from regard.nn.attention import ACTIVATIONS, SCOPES, SCORES, SELECTIONS, Attention
 from regard.recipe import Positive, Rate, Section, name_of
@@ -21,6 +21,14 @@ class AttentionConfig(Section):
     activation: Annotated[str, name_of(ACTIVATIONS, "activation")] = "tanh"  # of the score `network`
     longest: Positive = 512  # places that the score `location` knows
     coverage: bool = False  # scores know what has been looked at
+
+    @model_validator(mode="after")
+    def heads_share(self) -> "AttentionConfig":
+        shared = {"size": self.size if SCORES[self.score].projects else None, "values": self.values}
+        for name, given in shared.items():
+            if given is not None and given % self.heads:
+                raise ValueError(f"{self.heads} heads cannot share {name}={given}: take a number that {self.heads} divides")
+        return self
 
     def build(self, query_size: int, memory_size: int, causal: bool = False) -> Attention:
         return Attention(query_size, memory_size, causal=causal, **self.model_dump())

@@ -133,3 +133,9 @@ def test_the_additive_score_has_the_size_it_is_given():
     model = tiny({"cell": "gru", "attention": {"score": "additive", "size": 3}, "context": "into_cell"})
     assert model.decoder.attention.score.energy.shape == (1, 3)
     assert model.encode(SOURCE, LENGTHS).keys.attention.keys.shape == (3, 1, 4, 3)
+
+
+@pytest.mark.parametrize("options", [{"size": 9, "heads": 2}, {"values": 7, "heads": 2}])
+def test_heads_that_cannot_share_are_refused_with_the_key(options):
+    with pytest.raises(UserError, match=r"decoder\.attention: 2 heads cannot share (size=9|values=7)"):
+        configure({"decoder": {"attention": {"score": "additive", **options}}})

@@ -5,6 +5,7 @@ A score projects queries and memory into one space of `heads` parts, where a pai
 
 import math
 from collections.abc import Callable
+from typing import ClassVar
 
 import torch
 from jaxtyping import Float
@@ -23,6 +24,8 @@ Ask = Callable[[Query], Queries]
 
 class Score(nn.Module):
     """`prepare` runs once a source sequence; what `ask` returns runs once a decoding step."""
+
+    projects: ClassVar[bool] = False  # whether queries and keys are projected to `size` numbers, which the heads share
 
     def __init__(
         self, query_size: int, memory_size: int, size: int | None = None, heads: int = 1, activation: str = "tanh",
@@ -101,6 +104,8 @@ class GeneralScore(Score):
 class ProjectedScore(Score):
     """(U q) · (W k) / √d  (Vaswani et al. 2017, section 3.2.2)."""
 
+    projects = True
+
     def build(self) -> None:
         self.need_whole_parts(self.size)
         self.project_query = Linear(self.query_size, self.size, bias=False)
@@ -158,6 +163,8 @@ class LocationScore(Score):
 class AdditiveScore(Score):
     """v · tanh(W q + U k)  (Bahdanau et al. 2015, appendix A.1.2)."""
 
+    projects = True
+
     def build(self) -> None:
         self.need_whole_parts(self.size)
         self.project_query = Linear(self.query_size, self.size, bias=False)
@@ -178,6 +185,8 @@ class AdditiveScore(Score):
 
 class ConcatScore(Score):
     """v · tanh(W [q; k])  (Luong et al. 2015, section 3.1, 'concat'): W q + U k again, written as one matrix of the pair."""
+
+    projects = True
 
     def build(self) -> None:
         self.need_whole_parts(self.size)
