@@ -7,6 +7,7 @@ python benchmarks/scores.py
 import torch
 from timing import race, report
 
+from regard.lab.attention import kept
 from regard.nn.attention import Reach, Soft, Task, attend
 from regard.nn.attention.additive import additive, bind_additive
 from regard.nn.attention.pairs import Network
@@ -29,19 +30,6 @@ def ours(query, keys, values, energy):
     return attend(Task(Network(energy), query, keys, values, None, Reach(), Soft())).context.square().sum()
 
 
-def kept(way, *inputs):
-    """Bytes that are kept for the way back."""
-    sizes = {}
-
-    def note(tensor):
-        sizes[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
-        return tensor
-
-    with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
-        way(*inputs)
-    return sum(sizes.values())
-
-
 torch.manual_seed(1)
 for batch, source, size, length in SIZES:
     keys, queries = (torch.randn(batch, 1, time, size, requires_grad=True) for time in (source, length))
@@ -57,5 +45,8 @@ for batch, time, size in AT_ONCE:
     inputs.append(torch.randn(1, size, requires_grad=True))
     ways = {"ours": ours, "tanh formula": plain}
     medians = race({name: lambda w=way, i=inputs: torch.autograd.grad(w(*i), i) for name, way in ways.items()}, rounds=9)
-    memory = {f"{name} keeps MB".replace("ours", "our way"): round(kept(way, *inputs) / 2**20, 1) for name, way in ways.items()}
+    memory = {
+        f"{name} keeps MB".replace("ours", "our way"): round(kept(lambda w=way, i=inputs: w(*i)) / 2**20, 1)
+        for name, way in ways.items()
+    }
     report("additive, at once", "ours", "tanh formula", medians, batch=batch, time=time, size=size, **memory)

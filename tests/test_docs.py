@@ -68,6 +68,11 @@ def test_the_architecture_names_every_table_and_every_room():
         "TASKS",
         "PATHS",
         "CONNECTIONS",
+        "SCOPES",
+        "SELECTIONS",
+        "COPIES",
+        "PENALTIES",
+        "SYMMETRISATIONS",
         "SETTINGS",
     }
     assert shown - {"CORPORA"} <= tables | {"CORPORA"}

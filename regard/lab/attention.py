@@ -2,14 +2,13 @@
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from regard.data.links import read_links
 from regard.data.sealed import lock
@@ -80,6 +79,7 @@ def update(trainer: Trainer, prepared: Prepared, steps: range) -> int:
         rows = prepared.plan.batch(step)
         tokens = int(prepared.store.target_lengths[rows].sum()) + len(rows)
         trainer.backward(rows, tokens)
+        nn.utils.clip_grad_norm_(trainer.model.parameters(), trainer.training.clip)
         trainer.optimizer.step()
         trainer.optimizer.zero_grad(set_to_none=True)
         total += tokens
@@ -92,10 +92,12 @@ def peak(trainer: Trainer, prepared: Prepared, device: torch.device) -> int:
         torch.cuda.reset_peak_memory_stats()
         update(trainer, prepared, range(TIMED))
         return int(torch.cuda.max_memory_allocated() / 2**20)
-    return max(kept(trainer, prepared.plan.batch(step)) for step in range(4))
+    batches = [trainer.examples(prepared.plan.batch(step)) for step in range(4)]
+    return max(kept(lambda batch=batch: trainer.objective(batch)) for batch in batches) // 2**20  # type: ignore[misc]
 
 
-def kept(trainer: Trainer, rows: np.ndarray) -> int:
+def kept(way: Callable[[], object]) -> int:
+    """Bytes that are kept for the way back."""
     sizes: dict[int, int] = {}
 
     def note(tensor: Tensor) -> Tensor:
@@ -103,8 +105,8 @@ def kept(trainer: Trainer, rows: np.ndarray) -> int:
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
-        trainer.objective(trainer.examples(rows))
-    return sum(sizes.values()) // 2**20
+        way()
+    return sum(sizes.values())
 
 
 def settle(device: torch.device) -> None:

@@ -143,10 +143,21 @@ def test_every_kernel_equals_the_plain_path(score, scope):
 @pytest.mark.skipif(not INTERPRETED, reason="runs in the process that the test below starts")
 @pytest.mark.parametrize("scope", [scope for scope in DIFFERENT if scope != "local_p"])
 def test_every_kernel_equals_the_plain_path_where_one_key_is_picked(scope):
-    paths, task = compared("general", scope, 2, None, VISIBLE[1::2], "gumbel")
+    paths, task = compared("general", scope, 2, None, VISIBLE[1::2], "hard")
     assert paths == ["hard"]
     task.selection.train()
     assert not APPLIES["hard"](task)
+
+
+@pytest.mark.parametrize("selection", SELECTIONS)
+def test_weights_are_made_only_when_asked_for(selection, monkeypatch):
+    """Whatever is selected: else no path but the plain one would ever be taken."""
+    asked, attention = [], Attention(6, 6, selection=selection).eval()
+    monkeypatch.setattr("regard.nn.attention.attention.attend", lambda task, look, path: asked.append(look) or attend(task))
+    query, keys = torch.randn(1, 2, 6), attention.prepare(torch.randn(1, 3, 6))
+    for look in (False, True):
+        attention(query, keys, look=look)
+    assert asked == [False, True]
 
 
 @pytest.mark.skipif(INTERPRETED, reason="it starts the process")

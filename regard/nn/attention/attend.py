@@ -233,5 +233,8 @@ APPLIES: dict[str, Callable[[Task], bool]] = {
     "hard": hard_applies,
     "network": network_applies,
 }
-FASTEST = {"cpu": ("library",), "cuda": ("network", "hard", "flash", "library")}  # measured by benchmarks/attention*.py
+FASTEST = {
+    "cpu": ("library",),
+    "cuda": ("network", "hard", "flash", "library"),
+}  # no library has the first two; a mask would fill memory
 WORTH: dict[str, Callable[[Task], bool]] = {"flash": faster_than_library}

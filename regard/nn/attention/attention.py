@@ -122,7 +122,7 @@ class Attention(nn.Module):
         keys, values, counts, visible, whole = prepared
         hidden = None if whole else counts
         task = Task(self.score.pair, self.score.ask()(query), keys, values, hidden, reach, self.selection)
-        context, weights, choice = attend(task, look or self.selection.draws, path)
+        context, weights, choice = attend(task, look, path)
         weights = self.scope.expand(weights, visible) if weights is not None and look else None
         return Read(context.transpose(1, 2).flatten(2), weights, choice)
 
