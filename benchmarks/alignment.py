@@ -86,7 +86,7 @@ def recipe(hansards: Hansards, direction: str, score: str, options: argparse.Nam
         "training": {
             "updates": updates, "learning_rate": options.learning_rate, "schedule": "cosine", "warmup": updates // 10,
             "precision": options.precision, "device": options.device, "validate_by": "loss", "validate_every": updates,
-            "save_every": updates, "log_every": 100, "patience": None,
+            "save_every": updates, "log_every": 100, "patience": None, "capture": options.capture,
             **({"penalties": {"guided": options.guided}} if guide else {}),
         },
         "decoding": {"batch_tokens": options.batch_tokens},
@@ -204,6 +204,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--batch-tokens", type=int, default=16_384)
     parser.add_argument("--precision", default="bfloat16", choices=["float32", "bfloat16"])
     parser.add_argument("--device", default="auto")
+    parser.add_argument("--capture", action="store_true", help="replay batches as CUDA graphs")
     parser.add_argument("--talk", action="store_true", help="show how training goes")
     parser.add_argument("--scratch", type=Path, help="an empty folder for the runs, kept afterwards")
     return parser.parse_args()

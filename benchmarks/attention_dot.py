@@ -23,6 +23,8 @@ def raw(attention, query, memory):
     sides = [split(side, score.heads) for side in (queries, keys, attention.project_value(memory))]
     if score.__class__.__name__ in ("GeneralScore", "LocationScore"):
         sides[0] = query[:, None].expand(-1, score.heads, -1, -1)
+    if score.__class__.__name__ == "CosineScore":
+        sides[:2] = (functional.normalize(side, dim=-1) for side in sides[:2])
     return functional.scaled_dot_product_attention(*sides, scale=1.0).transpose(1, 2).flatten(2)
 
 
@@ -46,13 +48,12 @@ def timed(way, attention, query, memory, slope):
 def main():
     for score in ("dot", "scaled", "projected", "cosine", "general", "location"):
         full = score in ("general", "location")  # every head asks with the whole query
-        size = 64 if full else SIZE
-        heads = 1 if full else HEADS
-        attention = Attention(size, size, score=score, heads=heads, values=size, longest=TIME).cuda()
+        size = SIZE // HEADS if full else SIZE
+        attention = Attention(size, size, score=score, heads=HEADS, values=SIZE, longest=TIME).cuda()
         query, memory = (torch.randn(BATCH, TIME, size, device="cuda", dtype=torch.bfloat16) for _ in range(2))
-        slope = torch.randn_like(query)
+        slope = torch.randn(BATCH, TIME, SIZE, device="cuda", dtype=torch.bfloat16)
         medians = {name: timed(way, attention, query, memory, slope) for name, way in (("ours", ours), ("raw", raw))}
-        report(f"{score}, forward and backward", "ours", "raw", medians, batch=BATCH, heads=heads, time=TIME, size=size)
+        report(f"{score}, forward and backward", "ours", "raw", medians, batch=BATCH, heads=HEADS, time=TIME, size=size)
 
 
 main()

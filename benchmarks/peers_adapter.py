@@ -4,6 +4,7 @@ import torch
 
 from regard.models import build as build_model
 from regard.models import configure
+from regard.nn.memory import keep_freed_memory
 from regard.training.objective import Examples, Objective
 
 RNN = {
@@ -17,12 +18,23 @@ RNN = {
 SYSTEM: dict = {}
 
 
+def transformer(config: dict) -> dict:
+    """With the biases that the others have."""
+    heads = {"heads": config["heads"], "bias": True}
+    side = {"kind": "transformer", "size": config["d"], "inner": config["ff"], "layers": config["layers"], "attention": heads}
+    return {
+        "share_embeddings": True,
+        "encoder": side,
+        "decoder": {**side, "cross_attention": heads, "output_bias": True},
+    }
+
+
 def build(config: dict) -> str:
-    if config["kind"] != "rnn":
-        raise NotImplementedError("regard has no Transformer yet")
     torch.set_num_threads(config["threads"])
+    keep_freed_memory()
     torch.manual_seed(7)
-    model = build_model(configure(RNN), config["vocab"], config["vocab"])
+    values = RNN if config["kind"] == "rnn" else transformer(config)
+    model = build_model(configure(values), config["vocab"], config["vocab"])
     SYSTEM.update(model=model.train(config["mode"] == "train"), config=config, objective=Objective(model, 0.0))
     if config["mode"] == "train":
         SYSTEM["optimizer"] = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
@@ -58,7 +70,8 @@ def train_step(batch: dict) -> float:
     words = torch.cat([torch.full((len(output), 1), config["pad"]), output[:, :-1]], dim=1)
     tokens = output.numel()
     # end is token 0 here and our padding too: shift the labels' meaning by ignoring nothing (all rows are full)
-    loss = SYSTEM["objective"](Examples(source, lengths, words, torch.where(output == 0, 1, output))) / tokens
+    with torch.autocast("cpu", dtype=torch.bfloat16, enabled=config["precision"] == "bf16"):
+        loss = SYSTEM["objective"](Examples(source, lengths, words, torch.where(output == 0, 1, output))) / tokens
     loss.backward()
     torch.nn.utils.clip_grad_norm_(SYSTEM["model"].parameters(), 1.0)
     SYSTEM["optimizer"].step()

@@ -1,7 +1,6 @@
 """The typed recipe: what to train, on what, and how. Unknown keys are refused with a hint; `key.path=value` overrides."""
 
-import difflib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, Union
@@ -11,16 +10,10 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field
 
 from regard.errors import RecipeError as RecipeError
 from regard.overrides import override as override
+from regard.problems import describe, hint, is_other_way
 
 T = TypeVar("T")
 S = TypeVar("S", bound="Section")
-
-
-def hint(name: str, known: Iterable[str]) -> str:
-    """`did you mean ...?` for a near miss, the whole list otherwise."""
-    names = sorted(known)
-    near = difflib.get_close_matches(name, names, n=1)
-    return f"did you mean {near[0]!r}?" if near else f"choose from {', '.join(names)}"
 
 
 def choose(table: Mapping[str, T], name: str, what: str) -> T:
@@ -123,6 +116,23 @@ class Data(Section):
         return self
 
 
+class Risk(Section):
+    """Training for an expected sentence score: α times the likelihood, and what the model's own outputs are worth."""
+
+    objective: Literal["reinforce", "minimum_risk"] = "reinforce"
+    reward: Literal["gleu", "bleu", "chrf", "exact"] = "gleu"  # of one sentence, from 0 to 1
+    search: Literal["sample", "beam"] = "sample"  # where candidates come from
+    candidates: Annotated[int, Field(ge=2)] = 8  # a sentence
+    sharpness: Annotated[float, Field(gt=0)] = 1.0  # minimum_risk: a candidate counts p ** sharpness
+    likelihood: Annotated[float, Field(ge=0)] = 0.017  # α; the paper's, for sums over sentences
+
+    @model_validator(mode="after")
+    def unbiased(self) -> "Risk":
+        if self.objective == "reinforce" and self.search != "sample":
+            raise ValueError("`reinforce` follows samples (search: sample); a beam's outputs go with `minimum_risk`")
+        return self
+
+
 class Training(Section):
     """How the parameters are found."""
 
@@ -137,6 +147,8 @@ class Training(Section):
     label_smoothing: Rate = 0.1
     scheduled_sampling: Rate = 0.0  # chance that a step reads the model's own last word instead of the true one
     penalties: dict[str, Annotated[float, Field(ge=0)]] = {}  # on attention weights: coverage, doubly_stochastic, guided
+    start_from: Path | None = None  # a run or a model directory whose weights and tokenizers to begin with
+    risk: Risk | None = None  # train for an expected sentence score
     entropy: Annotated[float, Field(ge=0)] = 0.01  # hard attention's reward for staying undecided, a nat
     accumulate: Positive = 1  # pieces an update's batch is computed in; the result does not depend on it, dropout aside
     precision: Literal["float32", "bfloat16"] = "float32"
@@ -148,7 +160,7 @@ class Training(Section):
     average: Positive = 1  # the model is the mean of the best `average` checkpoints
     log_every: Positive = 50
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    capture: bool = False  # on one GPU: batches of a shape that has come before are replayed as a CUDA graph
+    capture: bool = True  # on one GPU: batches of a shape that has come before are replayed as a CUDA graph
     deterministic: bool = False  # on a GPU: only kernels whose result is the same at every run (a CPU's are anyway)
 
 
@@ -156,7 +168,9 @@ class Decoding(Section):
     """How outputs are searched for."""
 
     beam: Positive = 5
-    length_penalty: Annotated[float, Field(ge=0)] = 1.0  # log p / length ** penalty
+    length_penalty: Annotated[float, Field(ge=0)] = 1.0  # α: log p is divided by the norm of the length
+    length_norm: Literal["power", "gnmt"] = "power"  # length ** α, or ((5 + length) / 6) ** α
+    coverage_penalty: Annotated[float, Field(ge=0)] = 0.0  # β for source words that the output has not looked at
     max_length: Positive = 256
     max_ratio: Annotated[float, Field(gt=0)] = 3.0  # an output ends after max_ratio * source + 10 tokens at the latest
     batch_tokens: Positive = 4096
@@ -177,38 +191,9 @@ def parse(section: type[S], values: object, where: str = "") -> S:
     try:
         return section.model_validate(values)
     except ValidationError as error:
-        problems = [describe(section, dict(problem), where) for problem in error.errors()]
+        told = [problem for problem in error.errors() if not is_other_way(dict(problem))]
+        problems = [describe(section, dict(problem), where) for problem in told]
         raise RecipeError("; ".join(dict.fromkeys(problems))) from None
-
-
-def describe(section: type[Section], problem: dict[str, Any], where: str) -> str:
-    place = [str(part) for part in problem["loc"]]
-    key = ".".join([part for part in (where, *place) if part])
-    if problem["type"] == "extra_forbidden":
-        return f"unknown key {key!r}; {hint(place[-1], known_keys(section, place[:-1]))}"
-    message = str(problem["msg"]).removeprefix("Value error, ")
-    value = problem["input"]
-    told = not isinstance(value, str | int | float) or (isinstance(value, str) and repr(value) in message)
-    shown = "" if told else f" (given: {value!r})"
-    return f"{key}: {message[0].lower()}{message[1:]}{shown}" if key else message
-
-
-def known_keys(section: type[Section], place: Sequence[str]) -> list[str]:
-    """The keys allowed at `place`, following the sections' own annotations as far as they go."""
-    for part in place:
-        field = section.model_fields.get(part)
-        inner = None if field is None else section_in(field.annotation)
-        if inner is None:
-            continue  # a table's tag or a dictionary's key
-        section = inner
-    return list(section.model_fields)
-
-
-def section_in(annotation: object) -> type[Section] | None:
-    if isinstance(annotation, type) and issubclass(annotation, Section):
-        return annotation
-    inner = (section_in(argument) for argument in getattr(annotation, "__args__", ()))
-    return next((found for found in inner if found is not None), None)
 
 
 def built_in() -> dict[str, str]:
@@ -227,12 +212,20 @@ def read_values(name_or_path: str | Path) -> dict[str, Any]:
     """A recipe's own values over those of the built-in recipe that its key `base` names, if it has one."""
     values = own_values(name_or_path)
     base = values.pop("base", None)
-    return values if base is None else merge(plain(choose(built_in(), str(base), "base recipe"), str(base)), values)
+    if base is None:
+        return values
+    choose(built_in(), str(base), "base recipe")
+    found: dict[str, Any] = merge(read_values(str(base)), values)
+    return found
 
 
 def merge(under: Any, over: Any) -> Any:
-    both = isinstance(under, dict) and isinstance(over, dict)
-    return {**under, **{key: merge(under.get(key), value) for key, value in over.items()}} if both else over
+    """Sections over sections, key by key; one that names another `kind` takes the place of what was there."""
+    if not (isinstance(under, dict) and isinstance(over, dict)):
+        return over
+    if "kind" in over and over["kind"] != under.get("kind"):
+        return over
+    return {**under, **{key: merge(under.get(key), value) for key, value in over.items()}}
 
 
 def own_values(name_or_path: str | Path) -> dict[str, Any]:
@@ -261,4 +254,16 @@ def plain(text: str, where: str) -> dict[str, Any]:
 
 
 def to_yaml(recipe: Recipe) -> str:
-    return yaml.safe_dump(recipe.model_dump(mode="json", exclude_none=True), sort_keys=False, allow_unicode=True)
+    return yaml.safe_dump(spoken(recipe, recipe.model_dump(mode="json")), sort_keys=False, allow_unicode=True)
+
+
+def spoken(section: Any, values: Any) -> Any:
+    """Values without the nulls that are there by default; a null that says something stays."""
+    if isinstance(section, Mapping) and isinstance(values, dict):
+        return {key: spoken(section.get(key), value) for key, value in values.items()}
+    if not isinstance(section, Section):
+        return values
+    said = {key: field.default for key, field in type(section).model_fields.items()}
+    return {
+        key: spoken(getattr(section, key), value) for key, value in values.items() if value is not None or said[key] is not None
+    }

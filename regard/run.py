@@ -24,15 +24,19 @@ from regard.data.tokenizers import Tokenizer, load_tokenizer, train_tokenizer
 from regard.decoding.trained import Pair, Trained
 from regard.errors import UserError
 from regard.evaluation.alignment import choose_reading, read_gold
+from regard.evaluation.candidates import proposer
 from regard.evaluation.evaluate import read_test, token_loss
 from regard.evaluation.metrics import METRICS
 from regard.models import build, configure
 from regard.models.directory import Bundle, save_model
+from regard.nn.memory import keep_freed_memory
 from regard.recipe import Corpus, Data, Pairs, Recipe, choose, read, to_yaml
 from regard.training.checkpoint import mean_weights
 from regard.training.display import Display
 from regard.training.distributed import Group, group
 from regard.training.loop import HIGHER_IS_BETTER, Trainer, make_deterministic
+from regard.training.start import differences, start_weights, tokenizers_of
+from regard.training.start import flatten as flatten
 
 Say = Callable[[str], None]
 
@@ -86,21 +90,11 @@ def begin(recipe: Recipe, directory: Path, resume: bool) -> Recipe:
 def refuse_changes(old: Recipe, new: Recipe, directory: Path) -> None:
     """Data, model and seed decide what the steps so far mean; the rest may change."""
     before, after = (
-        flatten({"data": one.data.model_dump(mode="json"), "model": one.model, "training": {"seed": one.training.seed}})
+        {"data": one.data.model_dump(mode="json"), "model": one.model, "training": {"seed": one.training.seed}}
         for one in (old, new)
     )
-    for key in sorted(before.keys() | after.keys()):
-        if before.get(key) != after.get(key):
-            raise UserError(
-                f"{directory}: the run began with {key}={before.get(key)}, not {after.get(key)}; take another --run"
-            )
-
-
-def flatten(values: dict[str, Any], where: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for key, value in values.items():
-        flat |= flatten(value, f"{where}{key}.") if isinstance(value, dict) else {f"{where}{key}": value}
-    return flat
+    for key, was, now in differences(before, after):
+        raise UserError(f"{directory}: the run began with {key}={was}, not {now}; take another --run")
 
 
 def with_corpus(recipe: Recipe, directory: Path) -> Recipe:
@@ -123,7 +117,7 @@ def prepare(recipe: Recipe, directory: Path, say: Say) -> Prepared:
     data = recipe.data
     if data.train is None:
         raise UserError("the recipe names no data: give --source and --target (or data.train.source=... and .target=...)")
-    source, target = tokenizers(data, directory / "tokenizers", say)
+    source, target = tokenizers(data, directory / "tokenizers", say, recipe.training.start_from)
     copying, links = copies_words(recipe), "guided" in recipe.training.penalties
     refuse_changed_files(stores.files_of(data.train, links), directory)
     bad = BadRows(data.on_bad_row, directory / "bad_rows.txt")
@@ -141,7 +135,7 @@ def prepare(recipe: Recipe, directory: Path, say: Say) -> Prepared:
 
 def copies_words(recipe: Recipe) -> bool:
     """Whether the model will copy words, so that it has to be told which can be."""
-    return getattr(configure(recipe.model).decoder, "copy_words", None) is not None
+    return configure(recipe.model).copies_words
 
 
 def refuse_changed_files(files: Sequence[Path], directory: Path) -> None:
@@ -154,9 +148,13 @@ def refuse_changed_files(files: Sequence[Path], directory: Path) -> None:
             raise UserError(f"{path}: the file has changed since the run {directory} began; take another --run")
 
 
-def tokenizers(data: Data, directory: Path, say: Say) -> tuple[Tokenizer, Tokenizer]:
-    """Trained once a run, on the training text of each side or of both."""
-    if not directory.exists():
+def tokenizers(data: Data, directory: Path, say: Say, start: Path | None = None) -> tuple[Tokenizer, Tokenizer]:
+    """Trained once a run, on the training text of each side or of both; or those of the model that the run starts from."""
+    if not directory.exists() and start is not None:
+        with sealed(directory, {}) as inside:
+            for name, tokenizer in zip(("source", "target"), tokenizers_of(start, data.tokenizer), strict=True):
+                tokenizer.save(inside / name)
+    elif not directory.exists():
         say(f"training {data.tokenizer.kind} tokenizers of up to {data.tokenizer.size:,} tokens")
         with sealed(directory, {}) as inside:
             if data.tokenizer.shared:
@@ -201,18 +199,25 @@ def split(data: Data, store: Store, seed: int) -> tuple[npt.NDArray[np.int64], l
 
 def fit(recipe: Recipe, directory: Path, prepared: Prepared, processes: Group, talk: bool, say: Say) -> int | None:
     gold = valid_gold(recipe.data, prepared.valid)
+    keep_freed_memory()
     torch.manual_seed(recipe.training.seed)
     model = build(configure(recipe.model), len(prepared.source), len(prepared.target)).to(processes.device)
     say(f"{sum(parameter.numel() for parameter in model.parameters()):,} parameters on {processes.device}")
+    start, risk = recipe.training.start_from, recipe.training.risk
+    if start is not None and not any((directory / "checkpoints").glob("step-*")):
+        start_weights(model, start, recipe.model)
     trained = Trained(Bundle(model, prepared.source, prepared.target, recipe.decoding), processes.device)
 
     def validate() -> dict[str, float]:
         model.eval()
         outputs = trained.generate([source for source, _ in prepared.valid], beam=1)
-        bleu = METRICS["bleu"](outputs, [target for _, target in prepared.valid]).value
-        return {"loss": token_loss(trained, prepared.valid), "bleu": bleu}
+        references = [target for _, target in prepared.valid]
+        names: set[str] = {"bleu"} if risk is None else {"bleu", risk.reward}
+        scores = {name: METRICS[name](outputs, references).value for name in sorted(names)}
+        return {"loss": token_loss(trained, prepared.valid), **scores}
 
-    trainer = Trainer(model, prepared.store, prepared.plan, recipe.training, directory, processes, validate)
+    propose = None if risk is None else proposer(trained, risk)
+    trainer = Trainer(model, prepared.store, prepared.plan, recipe.training, directory, processes, validate, propose)
     ending = trainer.run(talk)
     if ending.signal is None and processes.first:
         steps = choose_weights(recipe, directory, model, validate, ending.progress.best)

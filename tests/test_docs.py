@@ -74,6 +74,12 @@ def test_the_architecture_names_every_table_and_every_room():
         "PENALTIES",
         "SYMMETRISATIONS",
         "SETTINGS",
+        "POSITIONS",
+        "NORMS",
+        "FEEDFORWARDS",
+        "MODELS",
+        "RISKS",
+        "REWARDS",
     }
     assert shown - {"CORPORA"} <= tables | {"CORPORA"}
     assert all(f"`{name}`" in text for name in shown)

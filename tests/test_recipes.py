@@ -14,11 +14,21 @@ from regard.recipe import Recipe, built_in, override, parse, read_values
 SMALL = [
     "data.batch_tokens=256", "data.tokenizer.kind=word", "data.tokenizer.size=500", "training.updates=150",
     "training.schedule=cosine", "training.learning_rate=0.02", "training.warmup=10", "training.validate_every=150",
-    "training.save_every=150", "training.label_smoothing=0", "model.encoder.dropout=0", "model.decoder.dropout=0",
-    "model.encoder.embedding_size=24", "model.decoder.embedding_size=24",
+    "training.save_every=150", "training.label_smoothing=0", "training.precision=float32",
 ]  # fmt: skip
 
-SLOW = {"sutskever2014": (400, 0.005), "latin-lstm-tape": (250, 0.008)}  # no attention to the source, or two kinds to learn
+
+def quick(values):
+    """Transformers learn in fewer updates, at a lower rate than recurrent networks; rewards of few outputs from scratch."""
+    kinds = [values["model"].get("kind"), *(values["model"].get(side, {}).get("kind") for side in ("encoder", "decoder"))]
+    rewards = ["training.risk.candidates=2", "training.risk.likelihood=1"] if "risk" in values["training"] else []
+    return rewards + (longer(80, 0.01) if {"transformer", "decoder_alone"} & set(kinds) else [])
+
+
+# no attention to the source, two kinds to learn, or a deep stack
+SLOW = {"sutskever2014": (400, 0.005), "latin-lstm-tape": (250, 0.008)}
+SLOW |= dict.fromkeys(["gnmt2016-small", "deepatt2016", "deepatt2016-small"], (150, 0.005)) | {"gnmt2016": (300, 0.005)}
+USUAL = {"latin-gru", "latin-lstm", "latin-hard"}  # of the recipes for one cell each, which tests/nn holds to their laws
 
 
 def longer(updates, rate):
@@ -35,14 +45,49 @@ def handful(tmp_path_factory):
     return folder, pairs
 
 
-def sizes(values):
+def recurrent(side, values):
     """Small hidden sizes that keep a recipe's own proportions (dot scores want them)."""
     encoder = values["model"]["encoder"]
     directions = 1 if encoder.get("bidirectional") is False else 2
-    return [f"model.encoder.hidden_size={32 // directions}", "model.decoder.hidden_size=32"]
+    hidden, layers = 32 // directions if side == "encoder" else 32, values["model"][side].get("layers", 1)
+    return {"embedding_size": 24, "hidden_size": hidden, "layers": min(layers, 3), "dropout": 0}
 
 
-@pytest.mark.parametrize("name", built_in())
+def transformer(side, values):
+    return {"size": 32, "inner": 32, "layers": 1 if side else 2, "dropout": 0}
+
+
+def convolutional(side, values):
+    return {"embedding_size": 24, "hidden_size": 32, "layers": 2, "dropout": 0}
+
+
+def bytenet(side, values):
+    return {"embedding_size": 24, "hidden_size": 32, "sets": 1, "dilations": "[1,2]", "dropout": 0}
+
+
+# what makes each kind of encoder and decoder small
+SIZES = {"recurrent": recurrent, "transformer": transformer, "convolutional": convolutional, "bytenet": bytenet}
+
+
+def sizes(values):
+    model = values["model"]
+    if model.get("kind") == "decoder_alone":
+        return [f"model.{key}={value}" for key, value in transformer("", values).items()]
+    return [
+        f"model.{side}.{key}={value}"
+        for side in ("encoder", "decoder")
+        for key, value in SIZES[model[side].get("kind", "recurrent")](side, values).items()
+    ]
+
+
+def in_time(name):
+    """`make test` takes one recipe of each system, `make test-slow` those that differ from it only in size or cell."""
+    twin = f"{name}-small" in built_in() or name.endswith(("-big", "-moe", "-rl-small"))
+    one_cell = name.startswith("latin-") and name not in USUAL
+    return pytest.param(name, marks=pytest.mark.slow) if twin or one_cell else name
+
+
+@pytest.mark.parametrize("name", [in_time(name) for name in built_in()])
 def test_a_recipe_overfits_saves_loads_and_decodes_the_same(name, handful, tmp_path):
     folder, pairs = handful
     values = read_values(name)
@@ -53,7 +98,7 @@ def test_a_recipe_overfits_saves_loads_and_decodes_the_same(name, handful, tmp_p
         for side, suffix in (("source", "la"), ("target", "en"))
     ]
     slow = longer(*SLOW[name]) if name in SLOW else []
-    recipe = parse(Recipe, override(values, [*files, *SMALL, *slow, *sizes(values), "training.average=1"]))
+    recipe = parse(Recipe, override(values, [*files, *SMALL, *quick(values), *slow, *sizes(values), "training.average=1"]))
     run.train(recipe, tmp_path / "run", talk=False)
     trained = regard.load(tmp_path / "run", "cpu")
     sources, targets = [pair.source for pair in pairs], [pair.target for pair in pairs]
@@ -67,7 +112,7 @@ def test_a_recipe_overfits_saves_loads_and_decodes_the_same(name, handful, tmp_p
 @pytest.mark.parametrize("name", built_in())
 def test_a_recipe_builds_at_its_own_size_and_loads_its_weights_back(name):
     config = configure(read_values(name)["model"])
-    model, other = build(config, 50, 60), build(config, 50, 60)
+    model, other = build(config, 60, 60), build(config, 60, 60)
     other.load_state_dict({key: value.clone() for key, value in model.state_dict().items()})
     batch = torch.randint(4, 50, (2, 3)), torch.tensor([3, 2]), torch.randint(4, 50, (2, 4))
     copies = Copies(torch.randint(4, 62, (2, 3)), 62) if model.decoder.copies_words else None

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from regard import __version__
-from regard.cli import align, corpora, evaluate, generate, lab, look, recipes, train
+from regard.cli import align, corpora, evaluate, generate, lab, look, plan, recipes, train
 from regard.errors import UserError
 
 app = typer.Typer(
@@ -18,7 +18,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for verb in (train.train, generate.generate, evaluate.evaluate, align.align, look.look, recipes.recipes, corpora.corpora):
+for verb in (
+    train.train, generate.generate, evaluate.evaluate, align.align, look.look, plan.plan, recipes.recipes, corpora.corpora,
+):  # fmt: skip
     app.command()(verb)
 app.add_typer(lab.lab)
 

@@ -19,30 +19,48 @@ def generate(
     run: Annotated[Path, typer.Argument(help="A run or a model directory.")],
     beam: Annotated[int | None, typer.Option(min=1, help="Hypotheses kept at each step; 1 is greedy.")] = None,
     length_penalty: Annotated[float | None, typer.Option(min=0.0, help="Rank by log p / length ** penalty.")] = None,
+    length_norm: Annotated[str | None, typer.Option(help="gnmt: ((5 + length) / 6) ** penalty instead; or power.")] = None,
+    coverage_penalty: Annotated[float | None, typer.Option(min=0.0, help="For source words not looked at.")] = None,
     n_best: Annotated[int | None, typer.Option(min=1, help="Print the best N as `line ||| text ||| score`.")] = None,
+    sample: Annotated[bool, typer.Option("--sample", help="Draw the output; with --n-best, N of them as drawn.")] = False,
+    temperature: Annotated[float | None, typer.Option(help="Draw by p ** (1 / temperature).")] = None,
+    top_k: Annotated[int | None, typer.Option(min=1, help="Draw from the K most probable words.")] = None,
+    top_p: Annotated[float | None, typer.Option(help="Draw from the fewest words that are so probable together.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Another seed draws other outputs.")] = None,
     scores: Annotated[bool, typer.Option("--scores", help="Print `score<TAB>text`.")] = False,
     alignments: Annotated[Path | None, typer.Option(help="Also write word alignments (Pharaoh i-j) to this file.")] = None,
     unbuffered: Annotated[bool, typer.Option("--unbuffered", help="Answer each line at once.")] = False,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
 ) -> None:
     """Read lines from standard input, write one line for each to standard output, in order."""
+    from regard.decoding.sampling import Sampling
     from regard.decoding.trained import load
     from regard.errors import UserError
+    from regard.recipe import parse
 
     trained = load(run, device)
     if alignments is not None and not trained.has_attention:
         raise UserError(f"{run}: this model has no attention, so there is nothing to align by")
-    beam = max(beam or trained.decoding.beam, n_best or 1)
+    drawing = given(seed=seed, temperature=temperature, top_k=top_k, top_p=top_p)
+    if not sample and drawing:
+        raise UserError(f"--{next(iter(drawing)).replace('_', '-')} says how outputs are drawn: add --sample")
+    sampling = parse(Sampling, drawing) if sample else None
+    width = n_best or 1 if sample else max(beam or trained.decoding.beam, n_best or 1)
+    settings = trained.settings(width, length_penalty, length_norm, coverage_penalty)
     number = 0
     with alignments.open("w", encoding="utf-8") if alignments is not None else nullcontext() as links:
         for lines in blocks(sys.stdin.buffer, 1 if unbuffered else BLOCK):
-            found = trained.search(lines, beam=beam, length_penalty=length_penalty)
+            found = trained.answer(lines, settings, sampling)
             for hypotheses in found:
                 sys.stdout.write(answer(number, hypotheses, n_best, scores))
                 number += 1
             sys.stdout.flush()
             if links is not None:
                 links.writelines(aligned(trained, lines, found))
+
+
+def given(**options: float | None) -> dict[str, float]:
+    return {name: value for name, value in options.items() if value is not None}
 
 
 def blocks(stream: Iterable[bytes], size: int) -> Iterator[list[str]]:

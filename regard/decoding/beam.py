@@ -8,8 +8,10 @@ from torch import Tensor
 
 from regard.decoding.greedy import cut
 from regard.decoding.hypothesis import Found, require_numbers
+from regard.decoding.ranking import NORMALISATIONS, Coverage
 from regard.models.interface import StepFunction
 from regard.nn.state import repeat_rows, select_rows
+from regard.recipe import choose
 
 IMPOSSIBLE = float("-inf")
 
@@ -19,6 +21,12 @@ class Beam(NamedTuple):
 
     tokens: Int[Tensor, "batch width length"]
     totals: Float[Tensor, "batch width"]
+    parents: Int[Tensor, "batch width"]  # whose children they are, among those of the step before
+
+    def scores(self, norm: float, covered: Float[Tensor, "batch width"] | None) -> Float[Tensor, "batch width"]:
+        """What they are ranked by if they are closed now; `covered` is told of their parents."""
+        by_length = self.totals / norm
+        return by_length if covered is None else by_length + covered.gather(1, self.parents)
 
 
 class Pool(NamedTuple):
@@ -46,42 +54,49 @@ def beam_search(
     start: int,
     end: int,
     length_penalty: float = 0.0,
+    length_norm: str = "power",
+    coverage: Coverage | None = None,
 ) -> list[list[Found]]:
-    """The best outputs of each sentence by log p / length ** penalty (length counts the end mark).
+    """The best outputs of each sentence by log p / norm(length) + what `coverage` makes of where they looked.
 
     A sentence is finished when `width` of its hypotheses have closed and none that is open leads them all, or at its limit,
     which closes those still open.
     """
     batch, longest = len(limits), int(limits.max())
     state = repeat_rows(state, width)
-    beam = Beam(limits.new_zeros(batch, width, 0), torch.full((batch, width), IMPOSSIBLE, device=limits.device))
+    nothing = torch.full((batch, width), IMPOSSIBLE, device=limits.device)
+    beam = Beam(limits.new_zeros(batch, width, 0), nothing, limits.new_zeros(batch, width))
     beam.totals[:, 0] = 0.0  # all hypotheses start equal: keep one, or the first step returns copies of it
     pool = Pool(limits.new_full((batch, width, longest), end), *(torch.full_like(beam.totals, IMPOSSIBLE),) * 2)
     words, closed = limits.new_full((batch * width,), start), torch.zeros_like(limits)
+    normalise = choose(NORMALISATIONS, length_norm, "normalisation of length")
+    seen, covered = None if coverage is None else coverage.start(width), None
 
     for length in range(1, longest + 1):
-        logits, _, state = step(words, state)
+        logits, weights, state = step(words, state)
+        if coverage is not None and seen is not None:
+            seen = coverage.add(seen, weights)
+            covered = coverage.score(seen).view(batch, width)
         log_probs = require_numbers(logits.float().log_softmax(dim=-1)).view(batch, width, -1)
-        beam, parents, ended = extend(beam, log_probs, end)
-        scores = ended.totals / length**length_penalty
+        beam, ended = extend(beam, log_probs, end)
+        norm = normalise(length, length_penalty)
         closed = closed + (ended.totals > IMPOSSIBLE).sum(dim=1)
-        pool = pool.add(ended.tokens, ended.totals, scores, end)
-        leads = beam.totals[:, 0] / length**length_penalty > pool.scores[:, 0]
-        going = (closed < width) | leads
+        pool = pool.add(ended.tokens, ended.totals, ended.scores(norm, covered), end)
+        going = (closed < width) | (beam.scores(norm, covered).amax(dim=1) > pool.scores[:, 0])
         at_limit = ((limits == length) & going)[:, None]
-        last = beam.totals.masked_fill(~at_limit, IMPOSSIBLE)
-        pool = pool.add(beam.tokens, last, last / length**length_penalty, end)
+        last = beam._replace(totals=beam.totals.masked_fill(~at_limit, IMPOSSIBLE))
+        pool = pool.add(last.tokens, last.totals, last.scores(norm, covered), end)
         finished = ~going | (limits <= length)
         beam = beam._replace(totals=beam.totals.masked_fill(finished[:, None], IMPOSSIBLE))
         if finished.all():
             break
-        rows = (torch.arange(batch, device=limits.device)[:, None] * width + parents).flatten()
-        state, words = select_rows(state, rows), beam.tokens[..., -1].flatten()
+        rows = (torch.arange(batch, device=limits.device)[:, None] * width + beam.parents).flatten()
+        (state, seen), words = select_rows((state, seen), rows), beam.tokens[..., -1].flatten()
     return read(pool, end)
 
 
-def extend(beam: Beam, log_probs: Float[Tensor, "batch width vocabulary"], end: int) -> tuple[Beam, Tensor, Beam]:
-    """One word more: the new open hypotheses, whose children they are, and those that ended among the best `width`."""
+def extend(beam: Beam, log_probs: Float[Tensor, "batch width vocabulary"], end: int) -> tuple[Beam, Beam]:
+    """One word more: the new open hypotheses, and those that ended among the best `width`."""
     width, vocabulary = log_probs.shape[1:]
     candidates = (beam.totals[..., None] + log_probs).flatten(1)
     totals, chosen = candidates.topk(min(2 * width, candidates.shape[1]))  # at most `width` of them end
@@ -89,10 +104,10 @@ def extend(beam: Beam, log_probs: Float[Tensor, "batch width vocabulary"], end: 
     ends = words == end
     history = beam.tokens.gather(1, parents[..., None].expand(-1, -1, beam.tokens.shape[-1]))
     tokens = torch.cat([history, words[..., None]], dim=-1)
-    ended = Beam(tokens[:, :width], totals[:, :width].masked_fill(~ends[:, :width], IMPOSSIBLE))
+    ended = Beam(tokens[:, :width], totals[:, :width].masked_fill(~ends[:, :width], IMPOSSIBLE), parents[:, :width])
     best, index = totals.masked_fill(ends, IMPOSSIBLE).topk(width)
     kept = tokens.gather(1, index[..., None].expand(-1, -1, tokens.shape[-1]))
-    return Beam(kept, best), parents.gather(1, index), ended
+    return Beam(kept, best, parents.gather(1, index)), ended
 
 
 def read(pool: Pool, end: int) -> list[list[Found]]:

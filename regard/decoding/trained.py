@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.data.batching import pad_lists, shifted
@@ -16,9 +16,11 @@ from regard.data.tokenizers import END, PAD, START
 from regard.decoding.beam import beam_search
 from regard.decoding.greedy import greedy_search
 from regard.decoding.hypothesis import Found, Hypothesis
+from regard.decoding.ranking import Coverage
 from regard.decoding.reading import read_weights
+from regard.decoding.sampling import Sampling, chances_of, sample
 from regard.errors import UserError
-from regard.models import SequenceToSequence
+from regard.models import Model
 from regard.models.device import choose_device
 from regard.models.directory import Bundle, Reading, load_model
 from regard.models.interface import Copies, Steps
@@ -51,7 +53,7 @@ class Trained:
 
     def __init__(self, bundle: Bundle, device: torch.device | str = "cpu") -> None:
         self.device = torch.device(device)
-        self.model: SequenceToSequence = bundle.model.to(self.device).eval()
+        self.model: Model = bundle.model.to(self.device).eval()
         self.source, self.target, self.decoding = bundle.source, bundle.target, bundle.decoding
         self.reading = bundle.reading  # how `align` reads the attention, unless it is told
 
@@ -63,25 +65,61 @@ class Trained:
     def copying(self) -> bool:
         return self.model.decoder.copies_words
 
-    def generate(self, texts: Iterable[str], beam: int | None = None, length_penalty: float | None = None) -> list[str]:
+    def generate(
+        self,
+        texts: Iterable[str],
+        beam: int | None = None,
+        length_penalty: float | None = None,
+        length_norm: str | None = None,
+        coverage_penalty: float | None = None,
+    ) -> list[str]:
         """The best output for each text, in the order given."""
-        found = self.search(texts, beam=beam, length_penalty=length_penalty)
+        found = self.search(texts, beam, length_penalty, length_norm, coverage_penalty)
         return [hypotheses[0].text if hypotheses else "" for hypotheses in found]
 
     def search(
-        self, texts: Iterable[str], beam: int | None = None, length_penalty: float | None = None
+        self,
+        texts: Iterable[str],
+        beam: int | None = None,
+        length_penalty: float | None = None,
+        length_norm: str | None = None,
+        coverage_penalty: float | None = None,
     ) -> list[list[Hypothesis]]:
         """All hypotheses of each text's beam, best first; none for an empty text."""
-        change = {"beam": beam, "length_penalty": length_penalty}
+        return self.answer(texts, self.settings(beam, length_penalty, length_norm, coverage_penalty))
+
+    def sample(
+        self, texts: Iterable[str], count: int = 1, sampling: Sampling | None = None, length_penalty: float | None = None
+    ) -> list[list[Hypothesis]]:
+        """`count` outputs of each text in the order they were drawn: a function of the seed and the text alone."""
+        return self.answer(texts, self.settings(beam=count, length_penalty=length_penalty), sampling or Sampling())
+
+    def settings(
+        self,
+        beam: int | None = None,
+        length_penalty: float | None = None,
+        length_norm: str | None = None,
+        coverage_penalty: float | None = None,
+    ) -> Decoding:
+        """The model's own, with what is given instead."""
+        change = {
+            "beam": beam,
+            "length_penalty": length_penalty,
+            "length_norm": length_norm,
+            "coverage_penalty": coverage_penalty,
+        }
         given = {key: value for key, value in change.items() if value is not None}
-        settings = parse(Decoding, {**self.decoding.model_dump(), **given}, "decoding")
+        return parse(Decoding, {**self.decoding.model_dump(), **given}, "decoding")
+
+    def answer(self, texts: Iterable[str], settings: Decoding, sampling: Sampling | None = None) -> list[list[Hypothesis]]:
         lines = list(texts)
         tokens, offers = self.source.encode(lines), self.offers(lines)
         results: list[list[Hypothesis]] = [[] for _ in tokens]
         for rows in batches([len(row) for row in tokens], settings.batch_tokens // settings.beam):
             copies = self.copies([offers[row] for row in rows])
-            for row, found in zip(rows, self.search_batch([tokens[row] for row in rows], settings, copies), strict=True):
-                results[row] = [self.read(one, offers[row].extra) for one in found]
+            found = self.search_batch([tokens[row] for row in rows], settings, copies, sampling)
+            for row, each in zip(rows, found, strict=True):
+                results[row] = [self.read(one, offers[row].extra) for one in each]
         return results
 
     def read(self, found: Found, extra: Sequence[bytes] = ()) -> Hypothesis:
@@ -102,18 +140,29 @@ class Trained:
 
     @torch.inference_mode()
     def search_batch(
-        self, sources: Sequence[Sequence[int]], settings: Decoding, copies: Copies | None = None
+        self,
+        sources: Sequence[Sequence[int]],
+        settings: Decoding,
+        copies: Copies | None = None,
+        sampling: Sampling | None = None,
     ) -> list[list[Found]]:
         source, lengths = self.pad(sources)
-        limits = (lengths * settings.max_ratio + 10).long().clamp(max=settings.max_length)
-        step, state = self.model.start(self.model.encode(source, lengths, copies))
+        limits = self.limits(lengths, settings)
+        memory = self.model.encode(source, lengths, copies)
+        step, state = self.model.start(memory)
+        ways: dict[str, Any] = {"limits": limits, "start": START, "end": END, "length_penalty": settings.length_penalty}
+        if sampling is not None:
+            chances = chances_of(sources, settings.beam, int(limits.max()), sampling.seed).to(self.device)
+            return sample(step, state, chances=chances, sampling=sampling, **ways)
+        coverage = Coverage(settings.coverage_penalty, memory.visible) if settings.coverage_penalty else None
+        ways |= {"length_norm": settings.length_norm, "coverage": coverage}
         if settings.beam == 1:
-            penalty = settings.length_penalty
-            return greedy_search(step, state, limits=limits, start=START, end=END, length_penalty=penalty)
-        return beam_search(
-            step, state, limits=limits, width=settings.beam, start=START, end=END,
-            length_penalty=settings.length_penalty,
-        )  # fmt: skip
+            return greedy_search(step, state, **ways)
+        return beam_search(step, state, width=settings.beam, **ways)
+
+    def limits(self, lengths: Int[Tensor, "batch"], settings: Decoding) -> Int[Tensor, "batch"]:
+        """How many tokens an output may have, its end mark included; `lengths` count that of the source."""
+        return (lengths * settings.max_ratio + 10).long().clamp(max=settings.max_length)
 
     def pad(self, rows: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
         """Tokens and END, padded as in training, and their lengths."""
@@ -159,7 +208,7 @@ class Trained:
     def look_back(self, text: str) -> Alignment:
         """Which words of the source each of its words looked at while it was read: for cells that attend to their past."""
         (tokens,) = self.source.encode([text])
-        found = self.model.encoder.past(torch.tensor([tokens], device=self.device)) if tokens else None
+        found = self.model.past(torch.tensor([tokens], device=self.device)) if tokens else None
         if found is None:
             raise UserError("this encoder does not attend to what it has read; train one with cell=lstm_tape or tanh_attention")
         words = self.source.words(tokens)

@@ -3,19 +3,24 @@
 from collections.abc import Mapping
 from typing import Any
 
+from regard.models.decoder_alone import DecoderAlone, DecoderAloneConfig
 from regard.models.sequence_to_sequence import SequenceToSequence, SequenceToSequenceConfig
 from regard.recipe import choose, parse
 
-__all__ = ["MODELS", "SequenceToSequence", "SequenceToSequenceConfig", "build", "configure"]
+__all__ = ["MODELS", "DecoderAlone", "Model", "ModelConfig", "SequenceToSequence", "build", "configure"]
 
-MODELS = {"sequence_to_sequence": SequenceToSequence}
+Model = SequenceToSequence | DecoderAlone
+ModelConfig = SequenceToSequenceConfig | DecoderAloneConfig
+MODELS: dict[str, type[Model]] = {"sequence_to_sequence": SequenceToSequence, "decoder_alone": DecoderAlone}
 
 
-def configure(values: Mapping[str, Any]) -> SequenceToSequenceConfig:
+def configure(values: Mapping[str, Any]) -> ModelConfig:
     """The typed form of a recipe's `model` section, every default filled in."""
     model = choose(MODELS, values.get("kind", "sequence_to_sequence"), "model")
-    return parse(model.Config, dict(values), where="model")
+    config: Any = parse(model.Config, dict(values), where="model")
+    found: ModelConfig = config
+    return found
 
 
-def build(config: SequenceToSequenceConfig, source_vocabulary: int, target_vocabulary: int) -> SequenceToSequence:
-    return MODELS[config.kind](config, source_vocabulary, target_vocabulary)
+def build(config: ModelConfig, source_vocabulary: int, target_vocabulary: int) -> Model:
+    return MODELS[config.kind](config, source_vocabulary, target_vocabulary)  # type: ignore[arg-type]

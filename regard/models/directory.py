@@ -11,7 +11,7 @@ from torch import Tensor
 from regard.data.sealed import MANIFEST, sealed, verify
 from regard.data.tokenizers import Tokenizer, load_tokenizer
 from regard.errors import DamagedError, UserError
-from regard.models import SequenceToSequence, build, configure
+from regard.models import Model, build, configure
 from regard.recipe import Count, Decoding, Recipe, Section, parse, to_yaml
 
 FORMAT = 1
@@ -27,7 +27,7 @@ class Reading(Section):
 class Bundle(NamedTuple):
     """What a trained model is made of."""
 
-    model: SequenceToSequence
+    model: Model
     source: Tokenizer
     target: Tokenizer
     decoding: Decoding

@@ -1,7 +1,7 @@
 """What encoders, decoders and searches agree on."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -22,6 +22,7 @@ class Memory(NamedTuple):
     summary: Float[Tensor, "batch summary"]
     keys: Any = None  # the decoder's view of `states`, prepared once
     copies: "Copies | None" = None  # where the decoder may copy words
+    cost: Float[Tensor, ""] | None = None  # of the encoder beside the loss, a target token (experts that are not used alike)
 
 
 class Copies(NamedTuple):
@@ -46,11 +47,14 @@ class Steps(NamedTuple):
     weights: Float[Tensor, "batch heads target source"] | None = None
     copying: Copying | None = None  # how fit each source word is to be copied at each step
     choice: Choice | None = None  # what hard attention drew
+    cost: Float[Tensor, ""] | None = None  # of encoder and decoder beside the loss, a target token
 
 
 class Encoder(nn.Module):
     """Source tokens -> Memory."""
 
+    Config: ClassVar[Any]  # how a recipe describes it
+    embed: nn.Embedding
     memory_size: int
     summary_size: int
 
@@ -65,6 +69,9 @@ class Encoder(nn.Module):
 class Decoder(nn.Module):
     """`forward` (teacher forcing) and repeated `step` compute the same thing: the first law."""
 
+    Config: ClassVar[Any]  # how a recipe describes it
+    embed: nn.Embedding
+    output: nn.Linear  # the layer under the logits -> logits
     has_attention: bool = True  # whether steps tell where they looked
     copies_words: bool = False  # whether memory must say what can be copied
     usual_reward: Tensor | None  # of each word: log p where hard attention wrote it, as training has seen it lately

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from regard.errors import UserError
 from regard.models.decoders import DECODERS
 from regard.models.encoders import ENCODERS
-from regard.models.interface import Copies, Memory, StepFunction, Steps
+from regard.models.interface import Copies, Decoder, Encoder, Memory, StepFunction, Steps
 from regard.recipe import Section, one_of
 
 
@@ -18,6 +18,10 @@ class SequenceToSequenceConfig(Section):
     share_embeddings: bool = False  # one table for both sides; needs one vocabulary (data.tokenizer.shared)
     decoder: one_of(DECODERS) = DECODERS["recurrent"].Config()  # type: ignore[valid-type]
 
+    @property
+    def copies_words(self) -> bool:
+        return getattr(self.decoder, "copy_words", None) is not None
+
 
 class SequenceToSequence(nn.Module):
     Config = SequenceToSequenceConfig
@@ -25,8 +29,8 @@ class SequenceToSequence(nn.Module):
     def __init__(self, config: SequenceToSequenceConfig, source_vocabulary: int, target_vocabulary: int) -> None:
         super().__init__()
         encoder, decoder = ENCODERS[config.encoder.kind], DECODERS[config.decoder.kind]
-        self.encoder = encoder(config.encoder, source_vocabulary)
-        self.decoder = decoder(config.decoder, target_vocabulary, self.encoder.memory_size, self.encoder.summary_size)
+        self.encoder: Encoder = encoder(config.encoder, source_vocabulary)
+        self.decoder: Decoder = decoder(config.decoder, target_vocabulary, self.encoder.memory_size, self.encoder.summary_size)
 
         if config.share_embeddings:
             self.share_embeddings()
@@ -44,6 +48,10 @@ class SequenceToSequence(nn.Module):
         self, source: Int[Tensor, "batch source"], lengths: Int[Tensor, "batch"], copies: Copies | None = None
     ) -> Memory:
         return self.decoder.prepare(self.encoder(source, lengths)._replace(copies=copies))
+
+    def past(self, tokens: Int[Tensor, "batch source"]) -> Float[Tensor, "batch source source"] | None:
+        """Where source words looked while they were read, if the encoder attends to what it reads."""
+        return self.encoder.past(tokens)
 
     def start(self, memory: Memory) -> tuple[StepFunction, Any]:
         """What a search needs: a step that reads this memory, and the State before the first word."""

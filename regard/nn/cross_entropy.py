@@ -11,7 +11,7 @@ from torch.autograd.function import once_differentiable
 from regard.nn.kernels import entropy
 from regard.nn.product import product
 
-CHUNK = {"cpu": 1 << 21, "cuda": 1 << 27}  # logits at a time: what stays in a CPU's cache; what fills a GPU
+CHUNK = {"cpu": 1 << 21, "cuda": 1 << 28}  # logits at a time: what stays in a CPU's cache; what fills a GPU
 
 
 class _LinearCrossEntropy(torch.autograd.Function):
@@ -19,12 +19,19 @@ class _LinearCrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, inputs: Tensor, weight: Tensor, bias: Tensor, target: Tensor, ignore: int, smoothing: float, learn: bool
+        ctx: Any,
+        inputs: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        target: Tensor,
+        ignore: int,
+        smoothing: float,
+        learn: bool,
     ) -> Tensor:
         total = torch.zeros((), dtype=torch.float32, device=inputs.device)
-        kinds = (inputs.dtype, torch.float32, torch.float32) if inputs.dtype == torch.bfloat16 else (None, None, None)
-        sides = zip((inputs, weight, bias), kinds, strict=True)  # sums over chunks are kept in float32 at the least
-        gradients = [torch.zeros_like(tensor, dtype=kind) for tensor, kind in sides] if learn else []
+        sides = [inputs, weight] if bias is None else [inputs, weight, bias]
+        sums = torch.float32 if inputs.dtype == torch.bfloat16 else None  # over chunks: kept in float32 at the least
+        gradients = [torch.zeros_like(side, dtype=None if side is inputs else sums) for side in sides] if learn else []
         for part in chunks(inputs, weight):
             logits = product(inputs[part], weight, bias)
             if entropy.applies(logits):
@@ -36,16 +43,18 @@ class _LinearCrossEntropy(torch.autograd.Function):
                 slope = slope.to(inputs.dtype)
                 gradients[0][part] = product(slope, weight.T)
                 add_product(gradients[1], slope.T, inputs[part])
-                gradients[2] += slope.sum(dim=0)
+                if bias is not None:
+                    gradients[2] += slope.sum(dim=0)
         ctx.save_for_backward(*gradients)
-        ctx.kinds = [inputs.dtype, weight.dtype, bias.dtype]
+        ctx.kinds = [side.dtype for side in sides]
         return total
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *outer: Tensor) -> tuple[Tensor | None, ...]:
         (scale,) = outer
-        return *((gradient * scale).to(kind) for gradient, kind in zip(ctx.saved_tensors, ctx.kinds, strict=True)), *(None,) * 4
+        scaled = [(gradient * scale).to(kind) for gradient, kind in zip(ctx.saved_tensors, ctx.kinds, strict=True)]
+        return *scaled, *(None,) * (7 - len(scaled))
 
 
 def add_product(total: Float[Tensor, "a c"], left: Float[Tensor, "a b"], right: Float[Tensor, "b c"]) -> None:
@@ -86,18 +95,17 @@ def linear_cross_entropy(
     their number first, and everything would wait for it, so its kernel lets them count 0."""
     wanted = ... if entropy.applies(outputs) else target != ignore
     inputs, weight, bias = factors(outputs[wanted].flatten(0, -2), layer)
-    learn = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (inputs, weight, bias))
+    learn = torch.is_grad_enabled() and any(side is not None and side.requires_grad for side in (inputs, weight, bias))
     loss: Tensor = _LinearCrossEntropy.apply(inputs, weight, bias, target[wanted].flatten(), ignore, label_smoothing, learn)  # type: ignore[no-untyped-call]
     return loss
 
 
-def factors(inputs: Float[Tensor, "rows size"], layer: nn.Linear) -> tuple[Tensor, Tensor, Tensor]:
+def factors(inputs: Float[Tensor, "rows size"], layer: nn.Linear) -> tuple[Tensor, Tensor, Tensor | None]:
     """What the layer multiplies and adds, in the type that autocast asks for."""
-    tensors: tuple[Tensor, Tensor, Tensor] = (inputs, layer.weight, layer.bias)
-    if torch.is_autocast_enabled(inputs.device.type):
-        kind = torch.get_autocast_dtype(inputs.device.type)
-        return tensors[0].to(kind), tensors[1].to(kind), tensors[2].to(kind)
-    return tensors
+    if not torch.is_autocast_enabled(inputs.device.type):
+        return inputs, layer.weight, layer.bias
+    kind = torch.get_autocast_dtype(inputs.device.type)
+    return inputs.to(kind), layer.weight.to(kind), None if layer.bias is None else layer.bias.to(kind)
 
 
 def widened(tensor: Tensor) -> Tensor:
@@ -109,7 +117,7 @@ class _LinearLogSums(torch.autograd.Function):
     """Two numbers a row are kept of its logits; backward computes them again."""
 
     @staticmethod
-    def forward(ctx: Any, inputs: Tensor, weight: Tensor, bias: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(ctx: Any, inputs: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor) -> tuple[Tensor, Tensor]:
         log_sums = widened(inputs.new_empty(len(inputs)))
         own = torch.empty_like(log_sums)
         for part in chunks(inputs, weight):
@@ -124,7 +132,8 @@ class _LinearLogSums(torch.autograd.Function):
     def backward(ctx: Any, *outer: Tensor) -> tuple[Tensor | None, ...]:
         """Of log Σ e^l the slope is p, of l itself 1 at the target."""
         inputs, weight, bias, target, log_sums = ctx.saved_tensors
-        gradients = torch.zeros_like(inputs), *(widened(torch.zeros_like(tensor)) for tensor in (weight, bias))
+        slopes = widened(torch.zeros_like(weight)), widened(weight.new_zeros(len(weight)))
+        gradients = torch.zeros_like(inputs), *slopes
         for part in chunks(inputs, weight):
             logits = widened(product(inputs[part], weight, bias))
             slope = (logits - log_sums[part, None]).exp() * outer[0][part, None]
@@ -133,7 +142,7 @@ class _LinearLogSums(torch.autograd.Function):
             gradients[0][part] = product(slope, weight.T)
             add_product(gradients[1], slope.T, inputs[part])
             gradients[2].add_(slope.sum(dim=0))
-        return gradients[0], gradients[1].to(weight.dtype), gradients[2].to(bias.dtype), None
+        return gradients[0], gradients[1].to(weight.dtype), None if bias is None else gradients[2].to(bias.dtype), None
 
 
 def chunks(inputs: Float[Tensor, "rows size"], weight: Float[Tensor, "vocabulary size"]) -> Iterator[slice]:
@@ -153,4 +162,5 @@ def linear_log_sums(
 
 def mean_logits(inputs: Float[Tensor, "rows size"], layer: nn.Linear) -> Float[Tensor, "rows"]:
     """1/V Σ_w l_w = x · (mean row of W) + mean of b: no logits needed."""
-    return (widened(inputs) * widened(layer.weight).mean(dim=0)).sum(dim=1) + widened(layer.bias).mean()
+    means = (widened(inputs) * widened(layer.weight).mean(dim=0)).sum(dim=1)
+    return means if layer.bias is None else means + widened(layer.bias).mean()

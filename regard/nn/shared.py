@@ -1,7 +1,7 @@
 """One linear map used at every step of a loop: its weight's gradient is one product over all steps, not one a step."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -10,6 +10,13 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
 from regard.nn.product import product
+
+
+class Projection(NamedTuple):
+    """W and b of a linear map."""
+
+    weight: Float[Tensor, "output input"]
+    bias: Float[Tensor, "output"] | None
 
 
 class Record:
@@ -29,8 +36,8 @@ class Record:
         """All inputs and all gradients, each as one tensor; the record is empty again."""
         if not self.uses or self.task != torch._C._current_graph_task_id():
             return None
-        inputs, gradients = (torch.cat(side, dim=dim) for side in zip(*self.uses, strict=True))
-        self.uses = []
+        uses, self.uses = self.uses, []
+        inputs, gradients = (side[0] if len(side) == 1 else torch.cat(side, dim=dim) for side in zip(*uses, strict=True))
         return inputs, gradients
 
 
@@ -103,4 +110,15 @@ class Linear(nn.Linear):
     """nn.Linear by way of `product`."""
 
     def forward(self, input: Float[Tensor, "*rows input"]) -> Float[Tensor, "*rows output"]:
-        return shared(self)(input)
+        return once(input, self.weight, self.bias)
+
+    def product(self, input: Float[Tensor, "*rows input"]) -> Float[Tensor, "*rows output"]:
+        """x Wᵀ, without the bias."""
+        return once(input, self.weight, None)
+
+
+def once(
+    inputs: Float[Tensor, "*rows input"], weight: Float[Tensor, "output input"], bias: Float[Tensor, "output"] | None
+) -> Float[Tensor, "*rows output"]:
+    """x Wᵀ + b, used once: a GPU has nothing to gain from a record."""
+    return functional.linear(inputs, weight, bias) if inputs.is_cuda else bind_product(weight, bias)(inputs)

@@ -18,6 +18,9 @@ Compute = Callable[..., Float[Tensor, ""]]
 Key = tuple[Any, ...]
 
 
+ROOM = 0.3  # the share of a GPU's memory that must be free for another recording
+
+
 class Refused(RuntimeError):
     """What cannot be recorded."""
 
@@ -57,6 +60,7 @@ class Captured:
         self.waited, self.dropped = Counter[Key](), Counter[Key]()
         self.refused: dict[Key, str] = {}
         self.pool: Any = None  # of the graphs' memory: they never run at once, so they share it
+        self.aside: Any = None  # the stream they are recorded on: what one of them gives back only the same stream may take
 
     def __call__(self, *inputs: Any) -> Float[Tensor, ""]:
         key = key_of(inputs)
@@ -74,7 +78,7 @@ class Captured:
     def ripe(self, key: Key, inputs: Sequence[Any]) -> bool:
         self.waited[key] += 1
         enough = self.waited[key] > self.after * 2 ** self.dropped[key]
-        return enough and key not in self.refused and on_gpu(inputs)
+        return enough and key not in self.refused and on_gpu(inputs) and roomy()
 
     def record(self, key: Key, inputs: Sequence[Any]) -> bool:
         """Whether it could be done."""
@@ -90,9 +94,8 @@ class Captured:
 
     def recorded(self, inputs: Sequence[Any]) -> Recording:
         if self.pool is None:
-            self.pool = torch.cuda.graph_pool_handle()
-        graph, chance = torch.cuda.CUDAGraph(), torch.cuda.get_rng_state()
-        aside = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+            self.pool, self.aside = torch.cuda.graph_pool_handle(), torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        graph, chance, aside = torch.cuda.CUDAGraph(), torch.cuda.get_rng_state(), self.aside
         before = [parameter.grad for parameter in self.parameters]
         try:
             reached = self.rehearse(inputs, aside)
@@ -153,6 +156,12 @@ def no_waiting() -> Iterator[None]:
         yield
     finally:
         torch.cuda.set_sync_debug_mode(before)
+
+
+def roomy() -> bool:
+    """Whether there is memory for one graph more: each keeps what its shapes need, and none is ever given back."""
+    free, total = torch.cuda.mem_get_info()
+    return free + torch.cuda.memory_reserved() - torch.cuda.memory_allocated() > ROOM * total
 
 
 def tensors_of(inputs: Sequence[Any]) -> list[Tensor]:

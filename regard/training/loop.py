@@ -17,17 +17,19 @@ from regard.data.batching import BatchPlan, collate
 from regard.data.sealed import sweep
 from regard.data.store import Store
 from regard.errors import UserError
-from regard.models import SequenceToSequence
+from regard.models import Model
 from regard.recipe import Training
 from regard.training import checkpoint
 from regard.training.checkpoint import Progress
 from regard.training.display import Display
 from regard.training.distributed import Group
+from regard.training.expected import ExpectedReward, Propose
 from regard.training.interruption import interruptions
 from regard.training.journal import Journal
 from regard.training.objective import Examples, Objective, on_device
 from regard.training.replay import Replay, autocast
 from regard.training.schedules import SCHEDULES
+from regard.training.watch import Watch
 
 Rows = npt.NDArray[np.int64]
 Validate = Callable[[], dict[str, float]]
@@ -44,8 +46,8 @@ class Trainer:
     """One run: its model, its data, its directory. `run` is the loop; the rest are its sentences."""
 
     def __init__(
-        self, model: SequenceToSequence, store: Store, plan: BatchPlan, training: Training, directory: Path,
-        group: Group, validate: Validate,
+        self, model: Model, store: Store, plan: BatchPlan, training: Training, directory: Path,
+        group: Group, validate: Validate, propose: Propose | None = None,
     ) -> None:  # fmt: skip
         self.model, self.store, self.plan, self.training = model, store, plan, training
         self.directory, self.group, self.validate = directory, group, validate
@@ -53,12 +55,15 @@ class Trainer:
         self.optimizer = torch.optim.AdamW(
             parameters, lr=training.learning_rate, betas=training.betas, weight_decay=training.weight_decay, fused=True
         )
-        objective = Objective(
+        likelihood = Objective(
             model, training.label_smoothing, training.scheduled_sampling, training.penalties, training.entropy
         )
+        objective = likelihood if training.risk is None else ExpectedReward(likelihood, training.risk, propose)
         self.objective: nn.Module = objective if group.world == 1 else DistributedDataParallel(objective)
-        self.replay = Replay(objective, training.precision, group.device) if training.capture and group.alone_on_gpu else None
+        replays = training.capture and group.alone_on_gpu and training.risk is None  # what is drawn has no fixed shape
+        self.replay = Replay(likelihood, training.precision, group.device) if replays else None
         self.window = torch.zeros((), dtype=torch.float64, device=group.device)
+        self.watch = Watch(self.optimizer) if group.device.type == "cuda" else None
 
     def run(self, talk: bool = True) -> Ending:
         """From the latest checkpoint, or from nothing, to the last update."""
@@ -119,15 +124,36 @@ class Trainer:
             group["lr"] = self.rate(progress)
         loss = self.backward(rows, tokens)
         norm = nn.utils.clip_grad_norm_(self.model.parameters(), self.training.clip)
-        if bool(torch.isfinite(norm)):
-            self.optimizer.step()
-            progress.skipped_in_a_row = 0
-            self.window += loss * tokens
-            progress.window_tokens += tokens
+        progress.window_tokens += tokens
+        if self.watch is None:
+            self.step_or_skip(progress, rows, tokens, loss, norm)
         else:
-            self.skip(progress, rows, loss)
+            finite = self.watch.step(progress.step, rows, tokens, loss, norm)
+            self.window += torch.where(finite, loss * tokens, 0.0)
+            self.settle(progress)
         self.optimizer.zero_grad(set_to_none=True)
         self.display.advance(progress.step, tokens)
+
+    def step_or_skip(self, progress: Progress, rows: Rows, tokens: int, loss: Tensor, norm: Tensor) -> None:
+        finite = bool(torch.isfinite(norm))
+        if finite:
+            self.optimizer.step()
+            self.window += loss * tokens
+        bad = f"the gradient of {self.first_bad()}" if not finite and bool(loss.isfinite()) else "the loss"
+        self.judge_step(progress, progress.step, rows, tokens, None if finite else bad)
+
+    def settle(self, progress: Progress, all_of_them: bool = False) -> None:
+        """What a GPU has found out about its steps by now."""
+        for done in self.watch.known(all_of_them) if self.watch is not None else ():
+            bad = None if done.gradients else "the loss" if not done.loss else "a gradient"
+            self.judge_step(progress, done.step, done.rows, done.tokens, bad)
+
+    def judge_step(self, progress: Progress, step: int, rows: Rows, tokens: int, bad: str | None) -> None:
+        if bad is None:
+            progress.skipped_in_a_row = 0
+        else:
+            progress.window_tokens -= tokens
+            self.skip(progress, step, rows, bad)
 
     def seed_of(self, step: int) -> int:
         """Dropout is a function of (seed, step, rank): nothing to store, nothing to restore."""
@@ -158,16 +184,15 @@ class Trainer:
     def examples(self, rows: Rows) -> Examples:
         return on_device(collate(self.store, rows), self.group.device)
 
-    def skip(self, progress: Progress, rows: Rows, loss: Tensor) -> None:
+    def skip(self, progress: Progress, step: int, rows: Rows, what: str) -> None:
         """Nothing that is not finite reaches the weights: the step is left out, counted and named."""
         progress.skipped += 1
         progress.skipped_in_a_row += 1
-        what = "the loss" if not bool(loss.isfinite()) else f"the gradient of {self.first_bad()}"
-        self.note(step=progress.step, skipped=f"{what} is not finite", rows=rows.tolist()[:8], of=len(rows))
-        self.display.say(f"step {progress.step}: {what} is not finite; the step is left out (rows {rows[:4]} ...)")
+        self.note(step=step, skipped=f"{what} is not finite", rows=rows.tolist()[:8], of=len(rows))
+        self.display.say(f"step {step}: {what} is not finite; the step is left out (rows {rows[:4]} ...)")
         if progress.skipped_in_a_row >= TOO_MANY_SKIPPED:
             raise UserError(
-                f"step {progress.step}: {what} was not finite {TOO_MANY_SKIPPED} times in a row; the last weights saved "
+                f"step {step}: {what} was not finite {TOO_MANY_SKIPPED} times in a row; the last weights saved "
                 f"are in {self.directory / 'checkpoints'}. Lower training.learning_rate or look at the named rows"
             )
 
@@ -176,6 +201,7 @@ class Trainer:
         return next((name for name, value in gradients if value is not None and not value.isfinite().all()), "all together")
 
     def log(self, progress: Progress) -> None:
+        self.settle(progress, all_of_them=True)
         total = float(self.group.sum(self.window.clone()))
         loss = total / max(progress.window_tokens, 1)
         rate = self.rate(progress)
@@ -186,6 +212,7 @@ class Trainer:
 
     def judge(self, progress: Progress) -> None:
         """Validate; keep the weights if they are among the best; decide whether to go on."""
+        self.settle(progress, all_of_them=True)
         self.objective.eval()
         scores: dict[str, float] = self.group.share(self.validate() if self.group.first else None)
         by = self.training.validate_by
@@ -202,6 +229,7 @@ class Trainer:
             checkpoint.save_weights(self.directory / "best", self.model, progress.step)
 
     def save(self, progress: Progress) -> None:
+        self.settle(progress, all_of_them=True)
         window = float(self.group.sum(self.window.clone()))
         if not self.group.first:
             self.window.zero_()  # the first process carries the sum of all

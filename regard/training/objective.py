@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from regard.data.batching import Batch
 from regard.data.tokenizers import PAD
-from regard.models import SequenceToSequence
+from regard.models import Model
 from regard.models.interface import Copies, Steps
 from regard.nn.attention import Choice
 from regard.recipe import choose
@@ -49,7 +49,7 @@ class Objective(nn.Module):
     """The loss as a module, so that DistributedDataParallel can wrap it."""
 
     def __init__(
-        self, model: SequenceToSequence, label_smoothing: float, scheduled_sampling: float = 0.0,
+        self, model: Model, label_smoothing: float, scheduled_sampling: float = 0.0,
         penalties: Mapping[str, float] | None = None, entropy: float = 0.01,
     ) -> None:  # fmt: skip
         super().__init__()
@@ -64,6 +64,8 @@ class Objective(nn.Module):
         looks = bool(self.penalties)
         steps = self.model.decode(examples.source, examples.source_lengths, words, examples.copies, looks)
         loss = self.model.decoder.loss(steps, examples.target_output, self.label_smoothing)
+        if steps.cost is not None:
+            loss = loss + steps.cost * (examples.target_output != PAD).sum()
         if self.penalties:
             loss = loss + self.penalty(steps, examples)
         if steps.choice is not None:

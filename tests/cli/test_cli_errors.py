@@ -10,7 +10,7 @@ from regard.errors import UserError
     ("words", "message"),
     [
         (["deemo"], "unknown recipe 'deemo' (and no .yaml file); did you mean 'demo'?"),
-        (["zzz"], "choose from bahdanau2015, demo,"),
+        (["zzz"], "choose from bahdanau2015, bytenet2016,"),
         (["demo", "training.updatess=3"], "unknown key 'training.updatess'; did you mean 'updates'?"),
         (["demo", "trainin.updates=3"], "unknown key 'trainin'; did you mean 'training'?"),
         (["demo", "training.updates=many"], "training.updates: input should be a valid integer"),

@@ -166,10 +166,11 @@ def test_values_read_at_many_steps_add_their_gradients_up():
 
 
 def covered_scores(attention, query, keys, coverage):
-    """e_ij = v · φ(q_i + k_j + w c_ij), or q_i · k_j + c_ij Σ w, of one step."""
+    """e_ij = v · φ(q_i + k_j + w c_ij), or s q_i · k_j + c_ij Σ w, of one step; s = 1 / √3 of the two that are scaled."""
     pair, weight = attention.score.pair, attention.covered
     if not isinstance(pair, Network):
-        return torch.einsum("bhd,bhsd->bhs", query, keys) + coverage * weight.sum(-1)[:, None]
+        scale = 3**-0.5 if isinstance(attention.score, SCORES["scaled"] | SCORES["projected"]) else 1.0
+        return scale * torch.einsum("bhd,bhsd->bhs", query, keys) + coverage * weight.sum(-1)[:, None]
     inner = query[:, :, None] + keys + coverage[..., None] * weight[:, None]
     return (ACTIVATIONS[pair.activation](inner) * pair.energy[:, None]).sum(-1)
 

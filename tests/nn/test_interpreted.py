@@ -27,9 +27,10 @@ def test_kernels_under_tritons_interpreter(file):
 
 
 @pytest.mark.slow
-def test_kernels_compile_for_a_gpu_and_fit():
-    run_alone(HERE / "compiled_flash.py")
+@pytest.mark.parametrize("name", ["flash", "layers"])
+def test_kernels_compile_for_a_gpu_and_fit(name):
+    run_alone(HERE / f"compiled_{name}.py")
 
 
 def test_there_are_such_files():
-    assert [file.stem.removeprefix("interpreted_") for file in FILES] == ["additive", "flash", "glance", "scans"]
+    assert [file.stem.removeprefix("interpreted_") for file in FILES] == ["additive", "flash", "glance", "layers", "scans"]

@@ -70,12 +70,16 @@ def test_three_directions_are_refused():
             RecurrentLayer(CELLS["gru"], 5, 4, directions=directions)
 
 
-def between(name, connection, inputs, outputs):
-    """h_k;  h_k + x_k where they have one size (Wu et al. 2016);  V [h_k; x_k] + b (Zhou et al. 2016)."""
+def between(name, connection, inputs, outputs, cells):
+    """h_k;  h_k + x_k where they have one size (Wu et al. 2016);  V [h_k; x_k] + b;  [h_k; half of each W x_k + b]
+    (Zhou et al. 2016)."""
     if name == "residual":
         return outputs + inputs if inputs.shape[-1] == outputs.shape[-1] else outputs
     if name == "fast_forward":
         return torch.cat([outputs, inputs], dim=-1) @ connection.join.weight.T + connection.join.bias
+    if name == "fast_forward_half":
+        shares = [torch.nn.functional.linear(inputs, cell.from_input.weight, cell.from_input.bias) for cell in cells]
+        return torch.cat([outputs, *(share[..., : 3 * 4 // 2] for share in shares)], dim=-1)
     return outputs
 
 
@@ -88,7 +92,7 @@ def test_what_lies_between_layers_follows_its_formula(name, input_size):
     reads, gives = inputs, None
     for depth, layer in enumerate(stack.layers):
         if depth:
-            reads = between(name, stack.connections[depth - 1], reads, gives)
+            reads = between(name, stack.connections[depth - 1], reads, gives, stack.layers[depth - 1].cells)
         gives, ends = layer(reads, LENGTHS)
         torch.testing.assert_close(last[depth][1].hidden, ends[1].hidden)
     torch.testing.assert_close(outputs, gives)
@@ -98,7 +102,7 @@ def test_what_lies_between_layers_follows_its_formula(name, input_size):
 
 
 def test_every_connection_has_a_formula():
-    assert CONNECTIONS.keys() == {"plain", "residual", "fast_forward"}
+    assert CONNECTIONS.keys() == {"plain", "residual", "fast_forward", "fast_forward_half"}
 
 
 def test_locked_dropout_drops_the_same_at_every_step():

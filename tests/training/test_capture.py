@@ -79,6 +79,7 @@ def test_a_shape_waits_for_its_turn_and_longer_each_time_its_graph_was_dropped(m
     """Two shapes take turns where one graph is kept; `!` is a replay. Each is computed twice before it is recorded. The second
     takes the place of the first, which now waits four times."""
     monkeypatch.setattr("regard.training.capture.on_gpu", lambda inputs: True)
+    monkeypatch.setattr("regard.training.capture.roomy", lambda: True)
     weight = nn.Parameter(torch.ones(()))
     captured = Captured(lambda tensor: (tensor * weight).sum(), [weight], after=2, keep=1)
     monkeypatch.setattr(captured, "recorded", lambda inputs: Played())
@@ -121,6 +122,7 @@ def test_graphs_make_room_and_a_changed_weight_is_seen():
 
 def test_values_that_are_no_tensors_belong_to_the_graph(monkeypatch):
     monkeypatch.setattr("regard.training.capture.on_gpu", lambda inputs: True)
+    monkeypatch.setattr("regard.training.capture.roomy", lambda: True)
     weight = nn.Parameter(torch.ones(()))
     captured = Captured(lambda tensor, scale, _: (tensor * weight).sum() * scale, [weight], after=1)
     monkeypatch.setattr(captured, "recorded", lambda inputs: Played())

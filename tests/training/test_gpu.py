@@ -7,6 +7,9 @@ from small import small_recipe
 import regard
 from regard import run
 from regard.models import build, configure
+from regard.training.capture import Captured
+from regard.training.checkpoint import Progress
+from regard.training.display import Display
 from regard.training.distributed import Group
 from regard.training.journal import read_journal
 from regard.training.loop import Trainer
@@ -34,7 +37,10 @@ def test_both_devices_decode_alike(tmp_path):
 
 @pytest.mark.parametrize("options", [[], ["model.decoder.context=input_feeding"], ["model.decoder.copy_words=added"]])
 def test_a_replayed_step_has_the_gradients_of_a_direct_one(tmp_path, options):
-    """Rows and columns that only make shapes recur change nothing; nor does the graph, whichever batch it was recorded with."""
+    """Rows and columns that only make shapes recur change nothing; nor does the graph, whichever batch it was recorded with.
+
+    The loss of copied words waits for the GPU, so it is refused and computed directly.
+    """
     recipe = small_recipe(20, "training.device=cuda", "model.encoder.dropout=0", "model.decoder.dropout=0", *options)
     run.train(recipe, tmp_path / "run", talk=False)
     whole = run.with_corpus(recipe, tmp_path / "run")
@@ -53,4 +59,49 @@ def test_a_replayed_step_has_the_gradients_of_a_direct_one(tmp_path, options):
             model.zero_grad(set_to_none=True)
         for direct, replayed in zip(*found, strict=True):
             torch.testing.assert_close(replayed, direct, rtol=1e-3, atol=1e-5)  # other sizes of products, other order of sums
-    assert ways[1].replay.captured.recordings
+    captured = ways[1].replay.captured
+    assert bool(captured.refused) == ("model.decoder.copy_words=added" in options)
+    assert bool(captured.recordings) != bool(captured.refused)
+
+
+def test_a_step_that_is_not_finite_is_left_out_and_told_later(tmp_path):
+    """The optimizer's kernel leaves it out, so nothing waits; which rows it was is known soon after."""
+    recipe = small_recipe(20, "training.device=cuda")
+    whole = run.with_corpus(recipe, tmp_path / "run")
+    prepared = run.prepare(whole, tmp_path / "run", lambda text: None)
+    model = build(configure(recipe.model), len(prepared.source), len(prepared.target)).cuda()
+    group = Group(0, 1, torch.device("cuda"))
+    trainer = Trainer(model, prepared.store, prepared.plan, recipe.training, tmp_path, group, dict)
+    trainer.journal, trainer.display = None, Display(20, 0, None, False)
+    first, plain, seen = next(model.parameters()), trainer.backward, []
+
+    def backward(rows, tokens):
+        loss = plain(rows, tokens)
+        if progress.step == 3:
+            first.grad.fill_(torch.nan)
+        return loss
+
+    trainer.backward, progress = backward, Progress()
+    for step in range(1, 6):
+        progress.step = step
+        before = [parameter.clone() for parameter in model.parameters()]
+        trainer.update(progress)
+        seen.append(all(map(torch.equal, before, model.parameters())))
+    trainer.settle(progress, all_of_them=True)
+    assert seen == [False, False, True, False, False]
+    assert (progress.skipped, progress.skipped_in_a_row) == (1, 0)
+    assert trainer.optimizer.state[first]["step"].item() == 4
+
+
+def test_graphs_of_many_shapes_share_their_memory():
+    """As much as the largest needs, not as all together."""
+    model = torch.nn.Sequential(*(torch.nn.Linear(512, 512) for _ in range(8))).cuda()
+    captured = Captured(lambda rows: model(rows).square().sum(), model.parameters(), keep=16)
+    reserved = []
+    for rows in range(8192, 8192 - 16 * 8, -16):
+        for _ in range(3):
+            captured(torch.randn(rows, 512, device="cuda"))
+        torch.cuda.synchronize()
+        reserved.append(torch.cuda.memory_reserved())
+    assert len(captured.recordings) == 8
+    assert reserved[-1] < reserved[0] + 64 * 2**20  # one set of activations has 8 x 16 MiB, both ways

@@ -24,15 +24,23 @@ class Inputs(NamedTuple):
 
     share: Rows  # in its pre-activations
     words: Rows  # as they are, which a residual connection adds to what comes out
+    beside: Rows | None = None  # what every layer above reads beside what the one below gives
 
     def plus(self, share: Rows) -> "Inputs":
         return self._replace(share=self.share + share)
 
 
+class Climbed(NamedTuple):
+    """One step of the layers."""
+
+    cells: tuple[CellState, ...]
+    top: Rows  # what the last connection gives: s_i of the top layer, unless one lies over it
+
+
 class Parts(NamedTuple):
     """A decoder's pieces, bound for one pass over a target."""
 
-    stack: Callable[[Inputs, tuple[CellState, ...]], tuple[CellState, ...]]  # one step of all layers
+    stack: Callable[[Inputs, tuple[CellState, ...]], Climbed]  # one step of all layers
     look: Callable[[Tensor, Trace | None], Glance]  # query, what was left behind -> context, weights ...
     feed: Callable[[Tensor], Tensor] | None  # what is fed -> its share in the first cell
     join: Callable[[Tensor], Tensor]  # tanh(W [s_i; c_i] + b), the layer under the logits
@@ -54,12 +62,25 @@ def join(hidden: Rows, context: Rows) -> Rows:
 class NoContext:
     """The plain encoder-decoder: all that is known of the source is in s_0 (Sutskever et al. 2014)."""
 
+    def __init__(self, asks: int = -1) -> None:
+        self.asks = asks  # the layer whose state asks: 0 the lowest, -1 the top one
+
     def fed_size(self, context_size: int, output_size: int) -> int:
+        """Of what the first layer reads beside the last word."""
         return 0
 
+    def beside_size(self, context_size: int) -> int:
+        """Of what the layers above it read beside what the one below gives."""
+        return 0
+
+    @property
+    def needs_lowest_only(self) -> bool:
+        """Whether a step waits for nothing but the lowest layer of the one before."""
+        return False
+
     def step(self, parts: Parts, inputs: Inputs, state: RecurrentState) -> Moment:
-        cells = parts.stack(inputs, state.cells)
-        return Moment(cells[-1].hidden, RecurrentState(cells, state.fed))
+        cells, top = parts.stack(inputs, state.cells)
+        return Moment(top, RecurrentState(cells, state.fed))
 
     def output(self, parts: Parts, known: Float[Tensor, "*rows known"]) -> Float[Tensor, "*rows output"]:
         """The layer under the logits: it feeds nothing, so teacher forcing computes it for all steps at once."""
@@ -70,9 +91,9 @@ class AfterCell(NoContext):
     """s_i asks, c_i is joined after the cell: tanh(W [s_i; c_i])  (Luong et al. 2015, eq. 5)."""
 
     def step(self, parts: Parts, inputs: Inputs, state: RecurrentState) -> Moment:
-        cells = parts.stack(inputs, state.cells)
-        context, weights, trace, choice = parts.look(cells[-1].hidden, state.trace)
-        return Moment(join(cells[-1].hidden, context), RecurrentState(cells, state.fed, trace), weights, choice)
+        cells, top = parts.stack(inputs, state.cells)
+        context, weights, trace, choice = parts.look(cells[self.asks].hidden, state.trace)
+        return Moment(join(top, context), RecurrentState(cells, state.fed, trace), weights, choice)
 
 
 class InputFeeding(NoContext):
@@ -83,9 +104,9 @@ class InputFeeding(NoContext):
 
     def step(self, parts: Parts, inputs: Inputs, state: RecurrentState) -> Moment:
         assert parts.feed is not None
-        cells = parts.stack(inputs.plus(parts.feed(state.fed)), state.cells)
-        context, weights, trace, choice = parts.look(cells[-1].hidden, state.trace)
-        output = parts.join(join(cells[-1].hidden, context))
+        cells, top = parts.stack(inputs.plus(parts.feed(state.fed)), state.cells)
+        context, weights, trace, choice = parts.look(cells[self.asks].hidden, state.trace)
+        output = parts.join(join(top, context))
         return Moment(output, RecurrentState(cells, output, trace), weights, choice)
 
     def output(self, parts: Parts, known: Float[Tensor, "*rows known"]) -> Float[Tensor, "*rows output"]:
@@ -98,11 +119,28 @@ class IntoCell(NoContext):
     def fed_size(self, context_size: int, output_size: int) -> int:
         return context_size
 
+    @property
+    def needs_lowest_only(self) -> bool:
+        return self.asks == 0
+
     def step(self, parts: Parts, inputs: Inputs, state: RecurrentState) -> Moment:
         assert parts.feed is not None
-        context, weights, trace, choice = parts.look(state.cells[-1].hidden, state.trace)
-        cells = parts.stack(inputs.plus(parts.feed(context)), state.cells)
-        return Moment(join(cells[-1].hidden, context), RecurrentState(cells, state.fed, trace), weights, choice)
+        context, weights, trace, choice = parts.look(state.cells[self.asks].hidden, state.trace)
+        cells, top = parts.stack(self.enter(inputs.plus(parts.feed(context)), context), state.cells)
+        return Moment(join(top, context), RecurrentState(cells, state.fed, trace), weights, choice)
+
+    def enter(self, inputs: Inputs, context: Rows) -> Inputs:
+        return inputs
+
+
+class ToAllLayers(IntoCell):
+    """As into_cell, and c_i goes into all layers: s_i^k = f_k(s_{i-1}^k, x_i^{k-1}, c_i)  (Wu et al. 2016, figure 1)."""
+
+    def beside_size(self, context_size: int) -> int:
+        return context_size
+
+    def enter(self, inputs: Inputs, context: Rows) -> Inputs:
+        return inputs._replace(beside=context)
 
 
 CONTEXTS: dict[str, type[NoContext]] = {
@@ -110,4 +148,7 @@ CONTEXTS: dict[str, type[NoContext]] = {
     "into_cell": IntoCell,
     "after_cell": AfterCell,
     "input_feeding": InputFeeding,
+    "to_all_layers": ToAllLayers,
 }
+
+ASKS = {"top": -1, "lowest": 0}  # whose state asks

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from regard.data.tokenizers import PAD, UNKNOWN
 from regard.models.attention import AttentionConfig
-from regard.models.decoders.context import CONTEXTS, Inputs, Moment, Parts, RecurrentState
+from regard.models.decoders.context import ASKS, CONTEXTS, Climbed, Inputs, Moment, Parts, RecurrentState
 from regard.models.interface import Decoder, Memory, Step, StepFunction, Steps
 from regard.nn.attention import Glance, Prepared, Trace
 from regard.nn.attention.attention import join_choices
@@ -18,7 +18,7 @@ from regard.nn.cells import CELLS, Cell, CellList, CellState
 from regard.nn.copying import COPIES, Copying, copying_loss, extended_logits
 from regard.nn.cross_entropy import linear_cross_entropy
 from regard.nn.dropout import Dropout
-from regard.nn.recurrent import CONNECTIONS, recurrent_mask
+from regard.nn.recurrent import CONNECTIONS, connection_over, recurrent_mask
 from regard.nn.scan import scan
 from regard.nn.shared import Linear, shared
 from regard.recipe import Positive, Rate, Section, choose, name_of
@@ -32,7 +32,11 @@ class RecurrentDecoderConfig(Section):
     layers: Positive = 1
     attention: AttentionConfig | None = AttentionConfig()
     context: Annotated[str, name_of(CONTEXTS, "use of the context")] = "into_cell"
+    asks: Annotated[str, name_of(ASKS, "layer that asks")] = "top"  # the layer whose state is the query
     connections: Annotated[str, name_of(CONNECTIONS, "connection")] = "plain"  # between layers
+    connect_from: Positive = 1  # the lowest layer that has the connection over it
+    connect_top: bool = False  # whether the top layer has it too
+    bridge: bool = True  # s_0 = tanh(W summary of the source); 0 otherwise
     dropout: Rate = 0.0
     recurrent_dropout: Rate = 0.0  # on what the past gives, one mask a target
     layer_norm: bool = False  # inside the cell
@@ -59,7 +63,7 @@ class RecurrentDecoder(Decoder):
     def __init__(self, config: RecurrentDecoderConfig, vocabulary: int, memory_size: int, summary_size: int) -> None:
         super().__init__()
         hidden, embedding = config.hidden_size, config.embedding_size
-        self.context = choose(CONTEXTS, config.context, "use of the context")()
+        self.context = choose(CONTEXTS, config.context, "use of the context")(choose(ASKS, config.asks, "layer that asks"))
         self.output_size = embedding if config.tied else hidden
         self.attention = None if config.attention is None else config.attention.build(hidden, memory_size)
         context_size = 0 if self.attention is None else self.attention.context_size
@@ -68,10 +72,8 @@ class RecurrentDecoder(Decoder):
         nn.init.normal_(self.embed.weight, std=embedding**-0.5)
         self.dropout = Dropout(config.dropout)
         cell = choose(CELLS, config.cell, "cell")
-        sizes = [embedding] + [hidden] * (config.layers - 1)
-        self.cells = CellList(cell(size, hidden, config.layer_norm) for size in sizes)
-        connection = choose(CONNECTIONS, config.connections, "connection")
-        self.connections = nn.ModuleList(connection(size, hidden) for size in sizes[:-1])
+        self.cells, self.connections = CellList(), nn.ModuleList()
+        top_size = self.pile_up(config, cell, self.context.beside_size(context_size))
         self.recurrent_dropout = config.recurrent_dropout
         self.from_fed = Linear(fed, self.first.width, bias=False) if fed else None
         self.has_attention, self.copies_words = self.attention is not None, config.copy_words is not None
@@ -80,11 +82,22 @@ class RecurrentDecoder(Decoder):
             self.copy_words = choose(COPIES, config.copy_words, "way of copying")(self.output_size, memory_size)
         draws = self.attention is not None and self.attention.selection.draws
         self.register_buffer("usual_reward", torch.zeros(vocabulary) if draws else None)
-        self.bridge = Linear(summary_size, config.layers * cell.starts * hidden)
-        self.join = Linear(hidden + context_size, self.output_size)
+        self.bridge = Linear(summary_size, config.layers * cell.starts * hidden) if config.bridge else None
+        self.join = Linear(top_size + context_size, self.output_size)
         self.output = Linear(self.output_size, vocabulary)
         if config.tied:
             self.output.weight = self.embed.weight
+
+    def pile_up(self, config: RecurrentDecoderConfig, cell: type[Cell], beside: int) -> int:
+        """Layers and what lies over them; the size of what the last gives."""
+        size, hidden, kind = config.embedding_size, config.hidden_size, choose(CONNECTIONS, config.connections, "connection")
+        for layer in range(1, config.layers + 1):
+            self.cells.append(cell(size + beside if layer > 1 else size, hidden, config.layer_norm))
+            over = connection_over(layer, config.layers, kind, config.connect_from, config.connect_top)
+            connection = over(size, hidden, self.first.width, top=layer == config.layers)
+            self.connections.append(connection)
+            size = connection.size
+        return size
 
     def prepare(self, memory: Memory) -> Memory:
         attention = None if self.attention is None else self.attention.prepare(memory.states, memory.visible)
@@ -92,40 +105,48 @@ class RecurrentDecoder(Decoder):
         return memory._replace(keys=Keys(attention, copying))
 
     def start(self, memory: Memory) -> RecurrentState:
-        """s_0 = tanh(W summary), for each layer and each vector of its state (Bahdanau et al. 2015, A.2.2)."""
-        width = self.first.starts
-        parts = torch.tanh(self.bridge(memory.summary)).chunk(len(self.cells) * width, dim=-1)
-        cells = tuple(cell.start(*parts[at * width : (at + 1) * width]) for at, cell in enumerate(self.cells))
         fed = 0 if self.from_fed is None else self.from_fed.in_features
         trace = None if self.attention is None else self.attention.start(memory.keys.attention)
-        return RecurrentState(cells, memory.summary.new_zeros(len(memory.summary), fed), trace)
+        return RecurrentState(self.start_cells(memory.summary), memory.summary.new_zeros(len(memory.summary), fed), trace)
+
+    def start_cells(self, summary: Float[Tensor, "batch summary"]) -> tuple[CellState, ...]:
+        """s_0 = tanh(W summary), for each layer and each vector of its state (Bahdanau et al. 2015, A.2.2); or 0."""
+        if self.bridge is None:
+            return tuple(cell.zero_state(summary) for cell in self.cells)
+        width = self.first.starts
+        parts = torch.tanh(self.bridge(summary)).chunk(len(self.cells) * width, dim=-1)
+        return tuple(cell.start(*parts[at * width : (at + 1) * width]) for at, cell in enumerate(self.cells))
 
     @property
     def first(self) -> Cell:
         return self.cells[0]
 
-    def bind(self, memory: Memory) -> Parts:
-        """The decoder's pieces as functions for one pass over a target."""
+    def bind(self, memory: Memory, layers: int | None = None) -> Parts:
+        """The decoder's pieces (only the lowest `layers`, if told) as functions for one pass over a target."""
         join = shared(self.join)
         return Parts(
-            stack=self.bind_stack(memory.summary),
+            stack=self.bind_stack(memory.summary, layers),
             look=nowhere if self.attention is None else self.attention.bind(memory.keys.attention),
             feed=shared(self.from_fed) if self.from_fed is not None else None,
             join=lambda known: torch.tanh(join(known)),
         )
 
-    def bind_stack(self, rows: Tensor) -> Callable[[Inputs, tuple[CellState, ...]], tuple[CellState, ...]]:
-        """One step of all layers."""
-        steps = [cell.bind(self.mask(cell, rows)) for cell in self.cells]
-        projects = [cell.bind_project() for cell in self.cells]
-        connections = [connection.bind() for connection in self.connections]  # type: ignore[operator]
+    def bind_stack(self, rows: Tensor, layers: int | None) -> Callable[[Inputs, tuple[CellState, ...]], Climbed]:
+        """One step of the layers."""
+        cells = list(self.cells)[:layers]
+        steps = [cell.bind(self.mask(cell, rows)) for cell in cells]
+        projects = [cell.bind_project() for cell in cells]
+        connections = [connection.bind() for connection in self.connections[:layers]]  # type: ignore[operator]
 
-        def stack(first: Inputs, states: tuple[CellState, ...]) -> tuple[CellState, ...]:
-            new, inputs = [steps[0](first.share, states[0])], first.words
-            for step, project, connect, state in zip(steps[1:], projects[1:], connections, states[1:], strict=True):
-                inputs = self.dropout(connect(inputs, new[-1].hidden))
-                new.append(step(project(inputs), state))
-            return tuple(new)
+        def stack(first: Inputs, states: tuple[CellState, ...]) -> Climbed:
+            new, inputs, share = [], first.words, first.share
+            for depth, (step, state) in enumerate(zip(steps, states, strict=True)):
+                if depth:
+                    inputs = self.dropout(inputs)
+                    share = projects[depth](with_beside(inputs, first.beside))
+                new.append(step(share, state))
+                inputs = connections[depth](inputs, new[-1].hidden, share)
+            return Climbed(tuple(new), inputs)
 
         return stack
 
@@ -157,26 +178,50 @@ class RecurrentDecoder(Decoder):
         return steps._replace(copying=self.copying(steps.outputs, memory))
 
     def one_by_one(self, words: Float[Tensor, "batch target size"], memory: Memory, state: RecurrentState) -> Steps:
-        parts, moments = self.bind(memory), list[Moment]()
+        """Step by step as far up as a step must know of the one before; the layers above that in one scan each."""
+        start, layers = state.cells, 1 if self.context.needs_lowest_only else len(self.cells)
+        parts, moments, state = self.bind(memory, layers), list[Moment](), state._replace(cells=state.cells[:layers])
         shares = self.first.project(words.transpose(0, 1))  # of all steps at once, and each step's in one piece
         for inputs in map(Inputs, shares.unbind(dim=0), words.unbind(dim=1)):
             moments.append(self.context.step(parts, inputs, state))
             state = moments[-1].state
-        outputs = self.context.output(parts, torch.stack([moment.known for moment in moments], dim=1))
+        known = torch.stack([moment.known for moment in moments], dim=1)
+        outputs = self.context.output(parts, self.climb(known, start) if layers < len(start) else known)
         weights = torch.stack([moment.weights for moment in moments if moment.weights is not None], dim=2)
         choices = [moment.choice for moment in moments if moment.choice is not None]
         return Steps(outputs, weights, choice=join_choices(choices))
 
+    def climb(self, known: Float[Tensor, "batch target known"], start: tuple[CellState, ...]) -> Tensor:
+        """[what the lowest layer gives; c] of all steps -> [what the top gives; c]."""
+        lowest = self.connections[0].size
+        inputs, context = known[..., :lowest], known[..., lowest:]
+        beside = context if self.context.beside_size(1) else None
+        return torch.cat([self.scan_layers(inputs, start, 1, beside)[0], context], dim=-1)
+
+    def scan_layers(
+        self,
+        inputs: Float[Tensor, "batch target size"],
+        start: tuple[CellState, ...],
+        first: int = 0,
+        beside: Float[Tensor, "batch target beside"] | None = None,
+    ) -> tuple[Tensor, list[Tensor]]:
+        """All steps of layer `first` and of those above: what the top gives, and the states of each layer."""
+        states = []
+        for depth in range(first, len(self.cells)):
+            inputs = self.dropout(inputs) if depth else inputs
+            cell, connection, read = self.cells[depth], self.connections[depth], with_beside(inputs, beside)
+            hidden, _ = scan(cell, read, start[depth], mask=self.mask(cell, inputs))
+            inputs = connection(inputs, hidden, connection.share([cell], read))  # type: ignore[operator]
+            states.append(hidden)
+        return inputs, states
+
     def at_once(self, words: Float[Tensor, "batch target size"], memory: Memory, state: RecurrentState, look: bool) -> Steps:
         """Nothing is fed back: the whole target in one scan a layer and one attention."""
-        inputs = hidden = words
-        for depth, (cell, start) in enumerate(zip(self.cells, state.cells, strict=True)):
-            inputs = self.dropout(self.connections[depth - 1](inputs, hidden)) if depth else words
-            hidden, _ = scan(cell, inputs, start, mask=self.mask(cell, words))
+        top, states = self.scan_layers(words, state.cells)
         if self.attention is None:
-            return Steps(torch.tanh(self.join(hidden)))
-        context, weights, choice = self.attention(hidden, memory.keys.attention, look)
-        return Steps(torch.tanh(self.join(torch.cat([hidden, context], dim=-1))), weights, choice=choice)
+            return Steps(torch.tanh(self.join(top)))
+        context, weights, choice = self.attention(states[self.context.asks], memory.keys.attention, look)
+        return Steps(torch.tanh(self.join(torch.cat([top, context], dim=-1))), weights, choice=choice)
 
     def copying(self, outputs: Float[Tensor, "batch target size"], memory: Memory) -> Copying | None:
         if self.copy_words is None:
@@ -194,6 +239,10 @@ class RecurrentDecoder(Decoder):
     def logits(self, steps: Steps) -> Float[Tensor, "batch target vocabulary"]:
         scores: Tensor = self.output(self.dropout(steps.outputs))
         return scores if steps.copying is None else extended_logits(scores, steps.copying)
+
+
+def with_beside(inputs: Float[Tensor, "*rows size"], beside: Float[Tensor, "*rows beside"] | None) -> Tensor:
+    return inputs if beside is None else torch.cat([inputs, beside.to(inputs.dtype)], dim=-1)
 
 
 def nowhere(query: Tensor, trace: Trace | None) -> Glance:

@@ -1,5 +1,15 @@
 """The encoders, by name. Adding one: a file here and a line in ENCODERS."""
 
-from regard.models.encoders.recurrent import RecurrentEncoder
+from typing import Any
 
-ENCODERS = {"recurrent": RecurrentEncoder}
+from regard.models.encoders.bytenet import ByteNetEncoder
+from regard.models.encoders.convolutional import ConvolutionalEncoder
+from regard.models.encoders.recurrent import RecurrentEncoder
+from regard.models.encoders.transformer import TransformerEncoder
+
+ENCODERS: dict[str, Any] = {
+    "recurrent": RecurrentEncoder,
+    "convolutional": ConvolutionalEncoder,
+    "bytenet": ByteNetEncoder,
+    "transformer": TransformerEncoder,
+}

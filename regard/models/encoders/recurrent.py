@@ -1,5 +1,6 @@
 """The recurrent encoder: deep, one- or two-directional, any cell."""
 
+from collections.abc import Callable
 from typing import Annotated, Literal
 
 import torch
@@ -7,9 +8,10 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.models.interface import Encoder, Memory
-from regard.nn.cells import CELLS
-from regard.nn.recurrent import CONNECTIONS, RecurrentStack
+from regard.nn.cells import CELLS, Cell
+from regard.nn.recurrent import CONNECTIONS, Columns, RecurrentStack
 from regard.nn.scan import reverse_within
+from regard.nn.shared import Linear
 from regard.nn.tape import TapeCell, own_attention
 from regard.recipe import Positive, Rate, Section, choose, name_of
 
@@ -20,13 +22,39 @@ class RecurrentEncoderConfig(Section):
     embedding_size: Positive = 256
     hidden_size: Positive = 256  # of each direction
     layers: Positive = 1
-    bidirectional: bool = True
+    bidirectional: bool | Literal["first", "interleaved"] = True  # DIRECTIONS
     reverse: bool = False  # read the source from its end (Sutskever et al. 2014, section 3.3)
     connections: Annotated[str, name_of(CONNECTIONS, "connection")] = "plain"  # between layers
+    connect_from: Positive = 1  # the lowest layer that has the connection over it
+    connect_top: bool = False  # whether the top layer has it too
+    memory_size: Positive | None = None  # of each state as the decoder reads it, projected; as it is unless given
     dropout: Rate = 0.0
     locked_dropout: bool = False  # one mask for all steps of a sequence
     recurrent_dropout: Rate = 0.0  # on what the past gives, one mask a sequence
     layer_norm: bool = False  # inside the cell
+
+
+def interleaved(layers: int) -> list[list[int]]:
+    """Each layer of a column reads the other way than the one below; the second column begins from the right."""
+    column = [(-1) ** depth for depth in range(layers)]
+    return [column, [-way for way in column]]
+
+
+# The directions of the layers of each column (2: both ways, -1: from the right)
+DIRECTIONS: dict[bool | str, Callable[[int], list[list[int]]]] = {
+    True: lambda layers: [[2] * layers],
+    False: lambda layers: [[1] * layers],
+    "first": lambda layers: [[2] + [1] * (layers - 1)],  # Wu et al. 2016, section 3.2
+    "interleaved": interleaved,  # Zhou et al. 2016, section 3.2
+}
+
+
+def stack_of(config: RecurrentEncoderConfig, cell: type[Cell], directions: list[int]) -> RecurrentStack:
+    return RecurrentStack(
+        cell, config.embedding_size, config.hidden_size, config.layers, directions, config.dropout, config.locked_dropout,
+        config.recurrent_dropout, config.layer_norm, choose(CONNECTIONS, config.connections, "connection"),
+        config.connect_from, config.connect_top,
+    )  # fmt: skip
 
 
 class RecurrentEncoder(Encoder):
@@ -35,16 +63,14 @@ class RecurrentEncoder(Encoder):
     def __init__(self, config: RecurrentEncoderConfig, vocabulary: int) -> None:
         super().__init__()
         cell = choose(CELLS, config.cell, "cell")
-        directions = 2 if config.bidirectional else 1
-        self.memory_size = directions * config.hidden_size
-        self.summary_size = config.layers * cell.ends * self.memory_size
         self.reverse = config.reverse
         self.embed = nn.Embedding(vocabulary, config.embedding_size)
         nn.init.normal_(self.embed.weight, std=config.embedding_size**-0.5)
-        self.stack = RecurrentStack(
-            cell, config.embedding_size, config.hidden_size, config.layers, directions, config.dropout, config.locked_dropout,
-            config.recurrent_dropout, config.layer_norm, choose(CONNECTIONS, config.connections, "connection"),
-        )  # fmt: skip
+        columns = [stack_of(config, cell, directions) for directions in DIRECTIONS[config.bidirectional](config.layers)]
+        self.stack = columns[0] if len(columns) == 1 else Columns(columns)
+        self.project = None if config.memory_size is None else Linear(self.stack.output_size, config.memory_size, bias=False)
+        self.memory_size = config.memory_size or self.stack.output_size
+        self.summary_size = cell.ends * sum(layer.output_size for layer in self.stack.layers)  # type: ignore[misc]
 
     def forward(self, tokens: Int[Tensor, "batch source"], lengths: Int[Tensor, "batch"]) -> Memory:
         """All states of the top layer, and what every layer and direction ended with."""
@@ -53,13 +79,14 @@ class RecurrentEncoder(Encoder):
         if self.reverse:
             states = reverse_within(states, lengths)  # state j stays beside word j
         visible = torch.arange(tokens.shape[1], device=tokens.device) < lengths[:, None]
-        states = self.stack.dropout(states).masked_fill(~visible[..., None], 0.0)
+        states = self.stack.dropout(states)
+        states = (states if self.project is None else self.project(states)).masked_fill(~visible[..., None], 0.0)
         return Memory(states, visible, torch.cat(self.summary(last), dim=-1))
 
     def past(self, tokens: Int[Tensor, "batch source"]) -> Float[Tensor, "batch source source"] | None:
         """Of the lowest layer: words before a word by the direction that comes from the left, words after it by the other."""
-        cells = list(self.stack.layers[0].cells)  # type: ignore[arg-type]
-        if not isinstance(cells[0], TapeCell):
+        cells = [cell for cell in self.stack.lowest if isinstance(cell, TapeCell)]
+        if not cells:
             return None
         words = self.embed(tokens.flip(1) if self.reverse else tokens)
         looks = [own_attention(cells[0], words), *(own_attention(cell, words.flip(1)).flip(1, 2) for cell in cells[1:])]

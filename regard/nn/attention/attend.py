@@ -15,11 +15,13 @@ from regard.nn.attention.scopes import Reach, gaussian, mask
 from regard.nn.attention.selections import Soft
 from regard.nn.kernels import additive as additive_kernels
 from regard.nn.kernels import flash as flash_kernels
+from regard.nn.kernels import short as short_kernels
 from regard.nn.shared import Record
 
 Weights = Float[Tensor, "batch heads target source"]
 SOFT = Soft()
 WIDEST = 256  # numbers of a head that a GPU's libraries take
+FEW_KEYS = 1024
 
 
 class Task(NamedTuple):
@@ -32,10 +34,18 @@ class Task(NamedTuple):
     visible: Bool[Tensor, "batch source"] | None
     reach: Reach
     selection: Soft
+    bias: Float[Tensor, "#batch heads target source"] | None = None  # added to the scores
+    fused: Float[Tensor, "batch time three heads size"] | None = None  # queries, keys and values where they lie in one tensor
 
     @property
     def heads_values(self) -> Float[Tensor, "batch heads source value"]:
         return self.values.expand(-1, self.query.shape[1], -1, -1)
+
+    @property
+    def scale(self) -> float:
+        """Of dot products."""
+        assert isinstance(self.pair, Dot)
+        return self.pair.scale / self.selection.temperature
 
     @property
     def seen(self) -> Bool[Tensor, "batch source"]:
@@ -131,6 +141,7 @@ def bind_mix(
 def plain(task: Task) -> Looks:
     """c_i = Σ_j α_ij v_j"""
     scores = task.pair.bind(task.keys)(task.query)
+    scores = scores if task.bias is None else scores + task.bias
     weights, choice = weigh(scores, ~mask(task.reach, task.seen), task.reach, task.selection)
     return Looks(bind_mix(task.values, task.query.shape[1])(weights), weights, choice)
 
@@ -145,12 +156,16 @@ def sides(task: Task) -> tuple[Tensor, Tensor, Tensor]:
 def library(task: Task) -> Looks:
     """PyTorch's own kernels. They are given something to see in every row, and what they say of rows that see nothing is
     taken away."""
-    scale = 1 / task.selection.temperature
-    if task.visible is None and task.reach == Reach():
-        return Looks(functional.scaled_dot_product_attention(*sides(task), scale=scale))
+    scale, (query, keys, values) = task.scale, sides(task)
+    if task.visible is None and task.reach == Reach() and task.bias is None:
+        return Looks(functional.scaled_dot_product_attention(query, keys, values, scale=scale))
     counts = mask(task.reach, task.seen)
     blind = ~counts.any(dim=-1, keepdim=True)
-    context = functional.scaled_dot_product_attention(*sides(task), attn_mask=counts | blind, scale=scale)
+    shown = counts | blind
+    if task.bias is not None:
+        bias = task.bias.to(query.dtype) / task.selection.temperature
+        shown = bias.masked_fill(~shown, torch.finfo(query.dtype).min)
+    context = functional.scaled_dot_product_attention(query, keys, values, attn_mask=shown, scale=scale)
     return Looks(context.masked_fill(blind, 0.0))
 
 
@@ -158,7 +173,7 @@ def flash(task: Task) -> Looks:
     """Our kernels for what libraries do not have: ranges, Gaussians and wide heads, without a mask in memory."""
     first, last, centre, deviation = task.reach
     found = flash_kernels.flash_attention(
-        *sides(task), scale=1 / task.selection.temperature, visible=task.visible, first=first, last=last, centre=centre,
+        *sides(task), scale=task.scale, visible=task.visible, first=first, last=last, centre=centre,
         deviation=deviation,
     )  # fmt: skip
     return Looks(found.context)
@@ -179,6 +194,15 @@ def fused_network(task: Task) -> Looks:
     return Looks(additive_kernels.additive_attention(query, keys, energy, values, task.visible, first, last)[0])
 
 
+def short(task: Task) -> Looks:
+    """Our kernel for sentences: all keys in one tile, nothing kept but queries, keys and values."""
+    scale, last = task.scale, task.reach.last
+    if task.fused is not None:
+        found = short_kernels.short_self_attention(task.fused, scale=scale, visible=task.visible, last=last, causal=False)
+        return Looks(found.transpose(1, 2))
+    return Looks(short_kernels.short_attention(*sides(task), scale=scale, visible=task.visible, last=last, causal=False))
+
+
 def attend(task: Task, look: bool = False, path: str | None = None) -> Looks:
     """All queries by the fastest path that can. `look` asks for the weights, which only the plain path makes."""
     return PATHS[path or ("plain" if look else fastest(task))](task)
@@ -193,35 +217,56 @@ def soft_dot(task: Task) -> bool:
     return isinstance(task.pair, Dot) and type(task.selection) is Soft
 
 
+def without_bias(task: Task) -> bool:
+    return task.bias is None and soft_dot(task)
+
+
+def short_applies(task: Task) -> bool:
+    plain_reach = task.reach.first is None and task.reach.centre is None
+    return without_bias(task) and plain_reach and short_kernels.applies(task.query, task.keys, task.values)
+
+
 def library_applies(task: Task) -> bool:
     return soft_dot(task) and task.reach.centre is None
 
 
+def wide(task: Task) -> bool:
+    return max(task.query.shape[-1], task.values.shape[-1]) > WIDEST
+
+
 def faster_than_library(task: Task) -> bool:
-    """Nothing beats a GPU's libraries where there are neither bounds nor padding nor wide heads."""
-    wide = max(task.query.shape[-1], task.values.shape[-1]) > WIDEST
-    return wide or task.visible is not None or task.reach != Reach()
+    """Nothing beats a GPU's libraries where there are neither bounds nor padding nor wide heads. Wide heads over few keys are
+    fastest as plain products, whose weights are then small beside the queries (benchmarks/attention_flash.py)."""
+    if wide(task):
+        return task.keys.shape[2] > FEW_KEYS
+    return task.visible is not None or task.reach != Reach()
+
+
+def library_is_worth_it(task: Task) -> bool:
+    """A GPU's only library for wide heads takes five times as long as plain products on the way back."""
+    return task.query.device.type == "cpu" or not wide(task)
 
 
 def flash_applies(task: Task) -> bool:
-    return soft_dot(task) and flash_kernels.applies(task.query, task.values)
+    return without_bias(task) and flash_kernels.applies(task.query, task.values)
 
 
 def hard_applies(task: Task) -> bool:
     """In use; training draws, and wants to know more of it."""
-    best = task.selection.hard and not task.selection.training and task.reach.centre is None
+    best = task.selection.hard and not task.selection.training and task.reach.centre is None and task.bias is None
     return best and isinstance(task.pair, Dot) and flash_kernels.applies(task.query, task.values)
 
 
 def network_applies(task: Task) -> bool:
     tanh = isinstance(task.pair, Network) and task.pair.activation == "tanh"
-    usual = type(task.selection) is Soft and task.reach.centre is None
+    usual = type(task.selection) is Soft and task.reach.centre is None and task.bias is None
     return tanh and usual and additive_kernels.applies(task.query, task.keys, task.values)
 
 
 PATHS: dict[str, Callable[[Task], Looks]] = {
     "plain": plain,
     "library": library,
+    "short": short,
     "flash": flash,
     "hard": hard,
     "network": fused_network,
@@ -229,12 +274,13 @@ PATHS: dict[str, Callable[[Task], Looks]] = {
 APPLIES: dict[str, Callable[[Task], bool]] = {
     "plain": lambda task: True,
     "library": library_applies,
+    "short": short_applies,
     "flash": flash_applies,
     "hard": hard_applies,
     "network": network_applies,
 }
 FASTEST = {
     "cpu": ("library",),
-    "cuda": ("network", "hard", "flash", "library"),
+    "cuda": ("network", "hard", "short", "flash", "library"),
 }  # no library has the first two; a mask would fill memory
-WORTH: dict[str, Callable[[Task], bool]] = {"flash": faster_than_library}
+WORTH: dict[str, Callable[[Task], bool]] = {"flash": faster_than_library, "library": library_is_worth_it}

@@ -10,11 +10,12 @@ from torch import Tensor, nn
 from regard.errors import UserError
 from regard.nn.attention.attend import Task, attend, bind_mix, weigh
 from regard.nn.attention.choice import Choice
-from regard.nn.attention.pairs import Network, Scoring
+from regard.nn.attention.pairs import Network, Queries, Scoring
 from regard.nn.attention.scopes import SCOPES, Asked, Reach, mask
 from regard.nn.attention.scores import SCORES
 from regard.nn.attention.selections import SELECTIONS, Soft
 from regard.nn.kernels import glance as glances
+from regard.nn.positions import Positions
 from regard.nn.shared import Linear
 
 States = Float[Tensor, "batch source memory"]
@@ -57,6 +58,20 @@ Select = Callable[[Tensor, Tensor, Trace], Selection]  # of projected queries, t
 EVERYTHING = Reach()
 
 
+class Where(NamedTuple):
+    """What is known of the places of queries."""
+
+    places: Int[Tensor, "#batch target"] | None = None  # 0 and up unless given
+    prefix: Int[Tensor, "batch"] | None = None  # so many keys are visible to all queries, causal or not
+    positions: Positions | None = None  # how queries and keys know how far apart they are
+
+    def of(self, query: Tensor) -> Int[Tensor, "#batch target"]:
+        return torch.arange(query.shape[1], device=query.device)[None] if self.places is None else self.places
+
+
+ANYWHERE = Where()
+
+
 class Read(NamedTuple):
     """All steps at once."""
 
@@ -76,15 +91,16 @@ class Attention(nn.Module):
         self, query_size: int, memory_size: int, *, score: str = "additive", size: int | None = None, heads: int = 1,
         values: int | None = None, scope: str = "global", window: int = 10, causal: bool = False, selection: str = "soft",
         temperature: float = 1.0, softness: float = 0.5, activation: str = "tanh", longest: int = 512, coverage: bool = False,
+        bias: bool = False,
     ) -> None:  # fmt: skip
         super().__init__()
         self.heads = heads
-        self.score = SCORES[score](query_size, memory_size, size, heads, activation, longest)
+        self.score = SCORES[score](query_size, memory_size, size, heads, activation, longest, bias)
         self.scope = SCOPES[scope](query_size, memory_size, heads, window, causal)
         self.selection = SELECTIONS[selection](temperature, softness)
         if values is not None and values % heads:
             raise UserError(f"{heads} heads cannot share {values} values: take a number that {heads} divides")
-        self.project_value = None if values is None else Linear(memory_size, values, bias=False)
+        self.project_value = None if values is None else Linear(memory_size, values, bias=bias)
         self.context_size = heads * memory_size if values is None else values
         parts = self.score.prepare(torch.zeros(1, 1, memory_size)).shape[-1] if coverage else 0
         self.covered = nn.Parameter(torch.zeros(heads, parts)) if coverage else None
@@ -94,14 +110,17 @@ class Attention(nn.Module):
         """Whether a step must know where earlier ones looked."""
         return self.scope.moves or self.covered is not None
 
-    def prepare(self, memory: States, visible: Bool[Tensor, "batch source"] | None = None) -> Prepared:
+    def prepare(self, memory: States, visible: Bool[Tensor, "batch source"] | None = None, where: Where = ANYWHERE) -> Prepared:
         """`visible` None: nothing is padding."""
         there = torch.ones(memory.shape[:2], dtype=torch.bool, device=memory.device) if visible is None else visible
         seen, counts = self.scope.compress(memory, there)
         values = seen[:, None]
         if self.project_value is not None:
             values = self.score.split(self.project_value(seen))
-        return Prepared(self.score.prepare(seen), values, counts, there, visible is None)
+        keys = self.score.prepare(seen, where.places)
+        if where.positions is not None:
+            keys = where.positions.turn(keys, where.of(memory))
+        return Prepared(keys, values, counts, there, visible is None)
 
     def start(self, prepared: Prepared) -> Trace:
         """Before the first step, one row a sentence."""
@@ -110,21 +129,36 @@ class Attention(nn.Module):
         return Trace(nothing[:, :1], nothing, prepared.keys.new_zeros(rows, self.heads, width, dtype=torch.float32))
 
     def forward(
-        self, query: Float[Tensor, "batch target query"], prepared: Prepared, look: bool = False, path: str | None = None
-    ) -> Read:
-        """Queries of known places, 0 and up, all at once."""
+        self, query: Float[Tensor, "batch target query"], prepared: Prepared, look: bool = False, path: str | None = None,
+        where: Where = ANYWHERE,
+    ) -> Read:  # fmt: skip
+        """Queries of known places, all at once."""
         if self.sequential:
             return self.one_by_one(query, prepared)
-        batch, target, _ = query.shape
-        places = torch.arange(target, device=query.device).expand(batch, -1)
-        nowhere = places[:, None].expand(-1, self.heads, -1)
-        reach = self.scope.reach(Asked(query, places, nowhere), prepared.lengths)
+        return self.read(self.score.ask()(query), query, prepared, look, path, where)
+
+    def read(
+        self, queries: Queries, query: Float[Tensor, "batch target query"], prepared: Prepared, look: bool = False,
+        path: str | None = None, where: Where = ANYWHERE, fused: Tensor | None = None,
+    ) -> Read:  # fmt: skip
+        """`queries` as the score projected them; `fused`: they, the keys and the values in one tensor, if they lie so."""
+        bias = None
+        if where.positions is not None:
+            bias = where.positions.bias(queries, where.of(query), prepared.keys.shape[2])
+            queries = where.positions.turn(queries, where.of(query))
         keys, values, counts, visible, whole = prepared
-        hidden = None if whole else counts
-        task = Task(self.score.pair, self.score.ask()(query), keys, values, hidden, reach, self.selection)
+        hidden, reach = None if whole else counts, self.reach(query, prepared, where)
+        task = Task(self.score.pair, queries, keys, values, hidden, reach, self.selection, bias, fused)
         context, weights, choice = attend(task, look, path)
         weights = self.scope.expand(weights, visible) if weights is not None and look else None
         return Read(context.transpose(1, 2).flatten(2), weights, choice)
+
+    def reach(self, query: Float[Tensor, "batch target query"], prepared: Prepared, where: Where) -> Reach:
+        if not self.scope.bounded:
+            return EVERYTHING
+        places = where.of(query).expand(query.shape[:2])
+        nowhere = places[:, None].expand(-1, self.heads, -1)
+        return self.scope.reach(Asked(query, places, nowhere, where.prefix), prepared.lengths)
 
     def one_by_one(self, query: Float[Tensor, "batch target query"], prepared: Prepared) -> Read:
         look, trace, glances = self.bind(prepared), self.start(prepared), []

@@ -15,17 +15,23 @@ Scores = Float[Tensor, "batch heads target source"]
 Scoring = Callable[[Queries], Scores]
 
 
+@dataclass(frozen=True)
 class Dot:
-    """e_ij = q_i · k_j;  with coverage c:  q_i · k_j + c_ij Σ_d w_d."""
+    """e_ij = s q_i · k_j;  with coverage c:  s q_i · k_j + c_ij Σ_d w_d."""
+
+    scale: float = 1.0
 
     def bind(self, keys: Keys) -> Scoring:
         """The scores against these keys as a function for one pass over a target."""
         columns = keys.contiguous().mT  # otherwise the keys of several heads are copied, and kept, at every step
-        return lambda query: query @ columns
+        return lambda query: self.scaled(query) @ columns
+
+    def scaled(self, query: Queries) -> Queries:
+        return query if self.scale == 1 else query * self.scale
 
     def covered(self, query: Queries, keys: Keys, coverage: Scores, weight: Float[Tensor, "heads size"]) -> Scores:
         """Scores that know how much of each key has been looked at already (Tu et al. 2016; See et al. 2017)."""
-        return query @ keys.mT + coverage * weight.sum(-1)[:, None, None]
+        return self.scaled(query) @ keys.mT + coverage * weight.sum(-1)[:, None, None]
 
 
 @dataclass(frozen=True)

@@ -32,12 +32,20 @@ class Asked(NamedTuple):
     queries: Float[Tensor, "batch target query"]
     places: Places  # how many steps came before
     reached: Int[Tensor, "batch heads target"]  # where the step before looked hardest
+    prefix: Int[Tensor, "batch"] | None = None  # so many keys are visible to all, causal or not
+
+    @property
+    def latest(self) -> Bounds:
+        """The last place that a causal query may know."""
+        own = self.places[:, None]
+        return own if self.prefix is None else torch.maximum(own, self.prefix[:, None, None] - 1)
 
 
 class Scope(nn.Module):
     """Everything, or, if `causal`, everything up to the query's own place."""
 
     local: ClassVar[bool] = False  # whether keys are out of reach even if it is not causal
+    compresses: ClassVar[bool] = False  # whether there are fewer keys than states
     moves: ClassVar[bool] = False  # whether it follows where earlier steps looked, so that steps must be taken one by one
 
     def __init__(self, query_size: int, memory_size: int, heads: int = 1, window: int = 10, causal: bool = False) -> None:
@@ -55,7 +63,11 @@ class Scope(nn.Module):
         return self.local or self.causal
 
     def reach(self, asked: Asked, lengths: Int[Tensor, "batch"]) -> Reach:
-        return Reach(last=asked.places[:, None] if self.causal else None)
+        return Reach(last=asked.latest if self.causal else None)
+
+    def ended(self, asked: Asked, last: Bounds) -> Bounds:
+        """A stretch that goes on to `last`, or to what a causal query may know."""
+        return torch.minimum(last, asked.latest) if self.causal else last
 
     def compress(
         self, memory: Float[Tensor, "batch source memory"], visible: Visible
@@ -84,8 +96,7 @@ class LocalMonotonic(Scope):
 
     def reach(self, asked: Asked, lengths: Int[Tensor, "batch"]) -> Reach:
         own = within(asked.places, lengths)[:, None]
-        last = own if self.causal else own + self.window
-        return Reach(own - self.window, last)
+        return Reach(own - self.window, self.ended(asked, own + self.window))
 
 
 class LocalPredictive(Scope):
@@ -100,12 +111,11 @@ class LocalPredictive(Scope):
 
     def reach(self, asked: Asked, lengths: Int[Tensor, "batch"]) -> Reach:
         share = torch.sigmoid(shared(self.predict)(torch.tanh(shared(self.project)(asked.queries))))
-        known = asked.places + 1 if self.causal else lengths[:, None]  # S, of which a causal query knows what came so far
+        known = asked.latest[:, 0] + 1 if self.causal else lengths[:, None]  # S, of which a causal query knows what came so far
         centre = (share * known[..., None].float()).mT  # bfloat16 counts to 256
         near = centre.detach()
         first, last = (near - self.window).ceil().long(), (near + self.window).floor().long()
-        last = torch.minimum(last, asked.places[:, None]) if self.causal else last
-        return Reach(first, last, centre, self.window / 2)
+        return Reach(first, self.ended(asked, last), centre, self.window / 2)
 
 
 class Blocks(Scope):
@@ -116,11 +126,13 @@ class Blocks(Scope):
     def reach(self, asked: Asked, lengths: Int[Tensor, "batch"]) -> Reach:
         own = within(asked.places, lengths)[:, None]
         first = own // self.window * self.window
-        return Reach(first, own if self.causal else first + self.window - 1)
+        return Reach(first, self.ended(asked, first + self.window - 1))
 
 
 class Compressed(Scope):
     """The memory, `window` positions at a time made one by a strided convolution (Liu et al. 2018, memory-compressed)."""
+
+    compresses = True
 
     def build(self) -> None:
         self.squeeze = Linear(self.window * self.memory_size, self.memory_size)
@@ -130,15 +142,17 @@ class Compressed(Scope):
     ) -> tuple[Float[Tensor, "batch fewer memory"], Bool[Tensor, "batch fewer"]]:
         clean = memory * visible[..., None]  # padding reaches nothing
         blocks = nn.functional.pad(clean, (0, 0, 0, -memory.shape[1] % self.window))
-        squeezed: Tensor = self.squeeze(blocks.reshape(len(memory), -1, self.window * self.memory_size))
+        count = blocks.shape[1] // self.window
+        squeezed: Tensor = self.squeeze(blocks.reshape(len(memory), count, self.window * self.memory_size))
         return squeezed, self.blocks(visible).any(dim=-1)
 
     def blocks(self, visible: Visible) -> Bool[Tensor, "batch fewer window"]:
-        return nn.functional.pad(visible, (0, -visible.shape[1] % self.window)).view(len(visible), -1, self.window)
+        padded = nn.functional.pad(visible, (0, -visible.shape[1] % self.window))
+        return padded.view(len(visible), padded.shape[1] // self.window, self.window)
 
     def reach(self, asked: Asked, lengths: Int[Tensor, "batch"]) -> Reach:
         """If causal, the blocks that lie wholly in the past."""
-        return Reach(last=(asked.places[:, None] + 1) // self.window - 1 if self.causal else None)
+        return Reach(last=(asked.latest + 1) // self.window - 1 if self.causal else None)
 
     def expand(
         self, weights: Float[Tensor, "batch heads target fewer"], visible: Visible

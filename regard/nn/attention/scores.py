@@ -8,18 +8,20 @@ from collections.abc import Callable
 from typing import ClassVar
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional
 
 from regard.errors import UserError
 from regard.nn.attention.additive import ACTIVATIONS
 from regard.nn.attention.pairs import Dot, Keys, Network, Pair, Queries, Scores
-from regard.nn.shared import Linear, bind_product, shared
+from regard.nn.shared import Linear, Projection, bind_product, shared
 
 Query = Float[Tensor, "batch target query"]
 States = Float[Tensor, "batch source memory"]
+Places = Int[Tensor, "batch source"]
 Ask = Callable[[Query], Queries]
+Both = tuple[Projection, Projection]
 
 
 class Score(nn.Module):
@@ -29,11 +31,12 @@ class Score(nn.Module):
 
     def __init__(
         self, query_size: int, memory_size: int, size: int | None = None, heads: int = 1, activation: str = "tanh",
-        longest: int = 512,
+        longest: int = 512, bias: bool = False,
     ) -> None:  # fmt: skip
+        """`bias`: whether projections add one; the papers' do not."""
         super().__init__()
         self.query_size, self.memory_size, self.size, self.heads = query_size, memory_size, size or query_size, heads
-        self.activation, self.longest = activation, longest
+        self.activation, self.longest, self.biased = activation, longest, bias
         self.build()
 
     def build(self) -> None:
@@ -43,8 +46,16 @@ class Score(nn.Module):
         """The projection of queries as a function for one pass over a target."""
         return self.split
 
-    def prepare(self, memory: States) -> Keys:
+    def prepare(self, memory: States, places: Places | None = None) -> Keys:
+        """`places` of these states in their sequence; 0 and up unless given."""
         return self.split(memory)
+
+    def check(self, length: int) -> None:
+        """UserError if a memory of this length has places that it does not know."""
+
+    def together(self) -> Both | None:
+        """The projections of queries and keys that are used as they are, for one product with the same input."""
+        return None
 
     @property
     def pair(self) -> Pair:
@@ -55,7 +66,8 @@ class Score(nn.Module):
 
     def split(self, inputs: Float[Tensor, "batch time size"]) -> Float[Tensor, "batch heads time part"]:
         """A head's share of every vector."""
-        return inputs.view(*inputs.shape[:2], self.heads, -1).transpose(1, 2)
+        parts = inputs.view(*inputs.shape[:-1], self.heads, inputs.shape[-1] // self.heads)
+        return parts.transpose(1, 2)
 
     def to_every_head(self, inputs: Float[Tensor, "batch time size"]) -> Float[Tensor, "batch heads time size"]:
         return inputs[:, None].expand(-1, self.heads, -1, -1)
@@ -84,8 +96,9 @@ class ScaledDotScore(DotScore):
 
     name = "scaled"
 
-    def prepare(self, memory: States) -> Keys:
-        return self.split(memory / math.sqrt(self.memory_size // self.heads))  # once a key, not once a pair
+    @property
+    def pair(self) -> Pair:
+        return Dot((self.memory_size // self.heads) ** -0.5)
 
 
 class GeneralScore(Score):
@@ -97,7 +110,7 @@ class GeneralScore(Score):
     def ask(self) -> Ask:
         return self.to_every_head
 
-    def prepare(self, memory: States) -> Keys:
+    def prepare(self, memory: States, places: Places | None = None) -> Keys:
         return self.split(self.project_key(memory))
 
 
@@ -108,15 +121,23 @@ class ProjectedScore(Score):
 
     def build(self) -> None:
         self.need_whole_parts(self.size)
-        self.project_query = Linear(self.query_size, self.size, bias=False)
-        self.project_key = Linear(self.memory_size, self.size, bias=False)
+        self.project_query = Linear(self.query_size, self.size, bias=self.biased)
+        self.project_key = Linear(self.memory_size, self.size, bias=self.biased)
 
     def ask(self) -> Ask:
         project = shared(self.project_query)
         return lambda query: self.split(project(query))
 
-    def prepare(self, memory: States) -> Keys:
-        return self.split(self.project_key(memory) / math.sqrt(self.size // self.heads))
+    def prepare(self, memory: States, places: Places | None = None) -> Keys:
+        return self.split(self.project_key(memory))
+
+    def together(self) -> Both | None:
+        sides = self.project_query, self.project_key
+        return Projection(sides[0].weight, sides[0].bias), Projection(sides[1].weight, sides[1].bias)
+
+    @property
+    def pair(self) -> Pair:
+        return Dot((self.size // self.heads) ** -0.5)
 
 
 class CosineScore(DotScore):
@@ -133,7 +154,7 @@ class CosineScore(DotScore):
         sharpness = self.sharpness.exp()[:, None, None]
         return lambda query: functional.normalize(self.split(query), dim=-1) * sharpness
 
-    def prepare(self, memory: States) -> Keys:
+    def prepare(self, memory: States, places: Places | None = None) -> Keys:
         return functional.normalize(self.split(memory), dim=-1)
 
 
@@ -150,14 +171,20 @@ class LocationScore(Score):
     def ask(self) -> Ask:
         return self.to_every_head
 
-    def prepare(self, memory: States) -> Keys:
-        batch, source, _ = memory.shape
-        if source > self.rows.shape[1]:
+    def check(self, length: int) -> None:
+        if length > self.longest:
             raise UserError(
-                f"the location score knows {self.rows.shape[1]} places, and a source has {source} tokens: "
+                f"the location score knows {self.longest} places, and a source has {length} tokens: "
                 "raise model.decoder.attention.longest, or take a score that looks at content"
             )
-        return self.rows[:, :source].to(memory.dtype).expand(batch, -1, -1, -1)
+
+    def prepare(self, memory: States, places: Places | None = None) -> Keys:
+        batch, source, _ = memory.shape
+        self.check(source)
+        rows = self.rows.to(memory.dtype)
+        if places is not None:
+            return rows[:, places].transpose(0, 1)
+        return rows[:, :source].expand(batch, -1, -1, -1)
 
 
 class AdditiveScore(Score):
@@ -167,15 +194,15 @@ class AdditiveScore(Score):
 
     def build(self) -> None:
         self.need_whole_parts(self.size)
-        self.project_query = Linear(self.query_size, self.size, bias=False)
-        self.project_key = Linear(self.memory_size, self.size, bias=False)
+        self.project_query = Linear(self.query_size, self.size, bias=self.biased)
+        self.project_key = Linear(self.memory_size, self.size, bias=False)  # one bias is enough for q + k
         self.energy = first_energy(self.size, self.heads)
 
     def ask(self) -> Ask:
         project = shared(self.project_query)
         return lambda query: self.split(project(query))
 
-    def prepare(self, memory: States) -> Keys:
+    def prepare(self, memory: States, places: Places | None = None) -> Keys:
         return self.split(self.project_key(memory))
 
     @property
@@ -197,7 +224,7 @@ class ConcatScore(Score):
         project = bind_product(self.project.weight[:, : self.query_size].contiguous(), None)
         return lambda query: self.split(project(query))
 
-    def prepare(self, memory: States) -> Keys:
+    def prepare(self, memory: States, places: Places | None = None) -> Keys:
         return self.split(bind_product(self.project.weight[:, self.query_size :].contiguous(), None)(memory))
 
     @property
@@ -214,8 +241,8 @@ class NetworkScore(ConcatScore):
             raise UserError(f"unknown activation {self.activation!r}; choose from {', '.join(ACTIVATIONS)}")
         self.bias = nn.Parameter(torch.zeros(self.size))
 
-    def prepare(self, memory: States) -> Keys:
-        return super().prepare(memory) + self.split(self.bias[None, None])
+    def prepare(self, memory: States, places: Places | None = None) -> Keys:
+        return super().prepare(memory, places) + self.split(self.bias[None, None])
 
     @property
     def pair(self) -> Pair:

@@ -1,0 +1,109 @@
+"""Draw words instead of searching for the best ones: ancestral sampling, sharpened or cut off."""
+
+import hashlib
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from pydantic import Field
+from torch import Tensor
+
+from regard.decoding.greedy import cut
+from regard.decoding.hypothesis import Found, require_numbers
+from regard.models.interface import StepFunction
+from regard.nn.state import repeat_rows
+from regard.recipe import Positive, Section
+
+BITS = 40  # of a random number: so few that u < 1 stays below any sum that it is compared with
+
+
+class Sampling(Section):
+    """How words are drawn. Temperature first, then the best `top_k`, then of these the nucleus."""
+
+    seed: int = 1
+    temperature: Annotated[float, Field(gt=0)] = 1.0  # p ** (1 / temperature), normalised
+    top_k: Positive | None = None  # draw from so many words at most (Fan et al. 2018)
+    top_p: Annotated[float, Field(gt=0, le=1)] | None = None  # from the fewest that are so probable (Holtzman et al. 2020)
+
+
+def sample(
+    step: StepFunction,
+    state: Any,
+    *,
+    limits: Int[Tensor, "batch"],
+    chances: Float[Tensor, "batch count longest"],
+    start: int,
+    end: int,
+    sampling: Sampling,
+    length_penalty: float = 0.0,
+) -> list[list[Found]]:
+    """`count` outputs of each sentence in the order they were drawn, duplicates and all; chances[i, j, t] decides on word t of
+    the j-th. `log_prob` is the model's own, whatever the temperature."""
+    count = chances.shape[1]
+    state, limits, chances = repeat_rows(state, count), limits.repeat_interleave(count), chances.flatten(0, 1)
+    words = torch.full_like(limits, start)
+    totals, open_ = torch.zeros_like(limits, dtype=torch.float32), torch.ones_like(limits, dtype=torch.bool)
+    drawn = []
+    for length in range(1, int(limits.max()) + 1):
+        logits, _, state = step(words, state)
+        log_probs = require_numbers(logits.float().log_softmax(dim=-1))
+        words = draw(log_probs, chances[:, length - 1], sampling)
+        totals = totals + torch.where(open_, log_probs.gather(1, words[:, None]).squeeze(1), 0.0)
+        drawn.append(torch.where(open_, words, end))
+        open_ = open_ & (words != end) & (limits > length)
+        if not open_.any():
+            break
+    rows = zip(torch.stack(drawn, dim=1).tolist(), limits.tolist(), totals.tolist(), strict=True)
+    found = [read(row[:limit], total, limit, end, length_penalty) for row, limit, total in rows]
+    return [found[begin : begin + count] for begin in range(0, len(found), count)]
+
+
+def read(row: list[int], total: float, limit: int, end: int, length_penalty: float) -> Found:
+    tokens = cut(row, end)
+    length = min(len(tokens) + 1, limit)  # the end mark counts where there is one
+    return Found(tokens, total, total / length**length_penalty)
+
+
+def draw(
+    log_probs: Float[Tensor, "rows vocabulary"], chances: Float[Tensor, "rows"], sampling: Sampling
+) -> Int[Tensor, "rows"]:
+    """The word w with P(words before w) <= u < P(words up to w): one random number a row, so rows do not share a stream."""
+    shares = (log_probs.double() / sampling.temperature).softmax(dim=-1)
+    if sampling.top_k is None and sampling.top_p is None:
+        return invert(shares, chances)
+    shares, words = shares.sort(dim=-1, descending=True, stable=True)
+    place = invert(kept(shares, sampling), chances)
+    return words.gather(1, place[:, None]).squeeze(1)
+
+
+def invert(shares: Float[Tensor, "rows vocabulary"], chances: Float[Tensor, "rows"]) -> Int[Tensor, "rows"]:
+    """The first place where the sum of shares exceeds u times their total."""
+    sums = shares.cumsum(dim=-1)
+    return torch.searchsorted(sums, chances.double()[:, None] * sums[:, -1:], right=True).squeeze(1)
+
+
+def kept(shares: Float[Tensor, "rows vocabulary"], sampling: Sampling) -> Float[Tensor, "rows best"]:
+    """Of sorted shares the first `top_k`, and those outside of the nucleus of these set to 0; the best word always stays."""
+    if sampling.top_k is not None:
+        shares = shares[:, : sampling.top_k]
+    if sampling.top_p is not None:
+        before = shares.cumsum(dim=-1) - shares
+        shares = shares.masked_fill(before >= sampling.top_p * shares.sum(dim=-1, keepdim=True), 0.0)
+    return shares
+
+
+def chances_of(sources: Sequence[Sequence[int]], count: int, longest: int, seed: int) -> Float[Tensor, "batch count longest"]:
+    """Uniform numbers from [0, 1) that are a function of (seed, the source's tokens, which sample, which word): a sentence
+    draws alike alone and in any batch, and its first samples do not depend on how many follow."""
+    rows = [stream(seed, tokens, number, longest) for tokens in sources for number in range(count)]
+    return torch.from_numpy(np.stack(rows)).view(len(sources), count, longest)
+
+
+def stream(seed: int, tokens: Sequence[int], number: int, longest: int) -> Float[np.ndarray, "longest"]:
+    text = hashlib.blake2b(np.asarray(tokens, np.int64).tobytes(), digest_size=8).digest()
+    key = np.array([seed % 2**64, int.from_bytes(text, "little")], np.uint64)
+    bits = np.random.Philox(key=key, counter=np.array([0, 0, 0, number], np.uint64)).random_raw(longest)
+    chances: Float[np.ndarray, longest] = (bits >> np.uint64(64 - BITS)) / 2**BITS
+    return chances

@@ -1,0 +1,156 @@
+"""A decoder alone: source and target are one sequence, and the loss is on the target's part (Liu et al. 2018, T-D)."""
+
+from typing import Any, ClassVar, Literal, NamedTuple
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from regard.data.tokenizers import PAD
+from regard.errors import UserError
+from regard.models.decoders.words import WordDecoder
+from regard.models.interface import Copies, Memory, Step, StepFunction, Steps
+from regard.models.transformer import StackConfig
+from regard.nn.attention import Moment, Where
+from regard.nn.transformer import LayerState, Result
+
+
+class DecoderAloneConfig(StackConfig):
+    kind: Literal["decoder_alone"] = "decoder_alone"
+    two_way_source: bool = False  # whether the source's words see each other, or only those before
+    tied: bool = True  # the output layer is the embedding, transposed
+    output_bias: bool = False  # a number a word, which the paper has not
+    copies_words: ClassVar[bool] = False
+
+
+class AloneState(NamedTuple):
+    words: Int[Tensor, "rows time"]  # of the target, read so far
+    lengths: Int[Tensor, "rows"]  # of the sources
+    layers: tuple[LayerState, ...]
+
+
+class AloneDecoder(WordDecoder):
+    """The stack; the target's start mark stands between source and target."""
+
+    def __init__(self, config: DecoderAloneConfig, vocabulary: int) -> None:
+        super().__init__()
+        self.two_way_source = config.two_way_source
+        self.stack = config.stack(causal=True)
+        self.stack.positions.causal = not config.two_way_source  # whether no word ahead is seen
+        self.add_words(config.size, vocabulary, tied=config.tied, bias=config.output_bias)
+
+    def prefix(self, lengths: Int[Tensor, "batch"]) -> Int[Tensor, "batch"] | None:
+        return lengths if self.two_way_source else None
+
+    def read(self, source: Int[Tensor, "batch source"], lengths: Int[Tensor, "batch"]) -> Memory:
+        """The source's part, and what every layer keeps of it. No source word sees the target, so it is read once."""
+        visible = torch.arange(source.shape[1], device=source.device) < lengths[:, None]
+        result = self.stack(self.words(source), visible, prefix=self.prefix(lengths))
+        pairs = zip(self.stack.layers, result.passed, strict=True)
+        caches = [layer.own.keep(one.read, one.prepared, lengths) for layer, one in pairs]
+        states, keys = result.states, tuple(LayerState(cache, None) for cache in caches)
+        return Memory(states, visible, states[:, 0], keys, cost=result.cost)
+
+    def start(self, memory: Memory) -> AloneState:
+        lengths = memory.visible.sum(dim=1)
+        return AloneState(torch.zeros(len(lengths), 0, dtype=torch.long, device=lengths.device), lengths, memory.keys)
+
+    def stepper(self, memory: Memory) -> StepFunction:
+        batch, source = memory.visible.shape
+
+        def step(tokens: Int[Tensor, "rows"], state: AloneState) -> Step:
+            words, lengths, layers = state
+            time, rows = words.shape[1], len(tokens) // batch
+            where = Where((lengths + time)[:, None], self.prefix(lengths))
+            moment = Moment(where, source + time + 1, ragged=True, look=True)
+            top, layers, looks = self.stack.step(self.words(tokens), moment, layers, [None] * len(layers))
+            weights = on_source(looks, memory.visible.repeat_interleave(rows, dim=0)).squeeze(2)
+            return Step(self.output(top), weights, AloneState(torch.cat([words, tokens[:, None]], dim=1), lengths, layers))
+
+        return step
+
+    def whole(
+        self,
+        source: Int[Tensor, "batch source"],
+        lengths: Int[Tensor, "batch"],
+        target: Int[Tensor, "batch target"],
+        look: bool,
+    ) -> Steps:
+        """Each row's target right behind its source, all in one pass."""
+        places = lengths[:, None] + torch.arange(target.shape[1], device=target.device)
+        tokens = torch.nn.functional.pad(source, (0, target.shape[1])).scatter(1, places, target)
+        behind = torch.arange(tokens.shape[1], device=tokens.device) >= lengths[:, None] + target.shape[1]
+        present = (tokens != PAD) & ~behind
+        result = self.stack(self.words(tokens), None, prefix=self.prefix(lengths), look_back=look, present=present)
+        outputs = result.states.gather(1, places[..., None].expand(-1, -1, self.stack.size))
+        return Steps(outputs, self.looks(result, lengths, places, source.shape[1]) if look else None, cost=result.cost)
+
+    def looks(
+        self, result: Result, lengths: Int[Tensor, "batch"], places: Int[Tensor, "batch target"], source: int
+    ) -> Float[Tensor, "batch 1 target source"]:
+        visible = torch.arange(source, device=lengths.device) < lengths[:, None]
+        weights = [one.own.weights for one in result.passed if one.own.weights is not None]
+        rows = [one.gather(2, index_like(places, one)) for one in weights]
+        return on_source(rows, visible)
+
+
+def index_like(places: Int[Tensor, "batch target"], weights: Float[Tensor, "batch heads time width"]) -> Tensor:
+    return places[:, None, :, None].expand(-1, weights.shape[1], -1, weights.shape[3])
+
+
+def on_source(
+    weights: list[Float[Tensor, "batch heads target width"]], visible: Bool[Tensor, "batch source"]
+) -> Float[Tensor, "batch 1 target source"]:
+    """The share of all layers' and heads' looks that falls on the source; spread evenly where none does."""
+    source = visible.shape[1]
+    found = torch.stack([one[..., :source].mean(dim=1, keepdim=True) for one in weights]).sum(0) * visible[:, None, None]
+    total, even = found.sum(dim=-1, keepdim=True), visible / visible.sum(dim=1, keepdim=True).clamp(min=1)
+    return torch.where(total > 0, found / total.clamp(min=torch.finfo(found.dtype).tiny), even[:, None, None])
+
+
+class DecoderAlone(nn.Module):
+    Config = DecoderAloneConfig
+
+    def __init__(self, config: DecoderAloneConfig, source_vocabulary: int, target_vocabulary: int) -> None:
+        super().__init__()
+        if source_vocabulary != target_vocabulary:
+            raise UserError(
+                "model.kind=decoder_alone reads source and target by one table of words, and the vocabularies have "
+                f"{source_vocabulary} and {target_vocabulary}: set data.tokenizer.shared=true"
+            )
+        self.decoder = AloneDecoder(config, target_vocabulary)
+
+    def encode(
+        self, source: Int[Tensor, "batch source"], lengths: Int[Tensor, "batch"], copies: Copies | None = None
+    ) -> Memory:
+        return self.decoder.read(source, lengths)
+
+    def start(self, memory: Memory) -> tuple[StepFunction, Any]:
+        return self.decoder.stepper(memory), self.decoder.start(memory)
+
+    def past(self, tokens: Int[Tensor, "batch source"]) -> Float[Tensor, "batch source source"] | None:
+        """Where the source's words looked: the mean of all heads of all layers."""
+        lengths = torch.full((len(tokens),), tokens.shape[1], device=tokens.device)
+        passed = self.decoder.stack(
+            self.decoder.words(tokens), None, look_back=True, prefix=self.decoder.prefix(lengths)
+        ).passed
+        return torch.stack([one.own.weights.mean(dim=1) for one in passed]).mean(dim=0)
+
+    def decode(
+        self,
+        source: Int[Tensor, "batch source"],
+        lengths: Int[Tensor, "batch"],
+        target: Int[Tensor, "batch target"],
+        copies: Copies | None = None,
+        look: bool = False,
+    ) -> Steps:
+        return self.decoder.whole(source, lengths, target, look)
+
+    def forward(
+        self,
+        source: Int[Tensor, "batch source"],
+        lengths: Int[Tensor, "batch"],
+        target: Int[Tensor, "batch target"],
+        copies: Copies | None = None,
+    ) -> Float[Tensor, "batch target vocabulary"]:
+        return self.decoder.logits(self.decode(source, lengths, target, copies))

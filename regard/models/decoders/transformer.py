@@ -1,0 +1,86 @@
+"""The Transformer's decoder: it looks at its own past and at the memory, in every layer."""
+
+from collections.abc import Sequence
+from typing import Annotated, Literal, NamedTuple
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from regard.data.tokenizers import PAD
+from regard.models.decoders.words import WordDecoder
+from regard.models.interface import Memory, Step, StepFunction, Steps
+from regard.models.transformer import HeadsConfig, StackConfig
+from regard.nn.attention import Moment, Prepared, Where
+from regard.nn.copying import COPIES
+from regard.nn.transformer import LayerState
+from regard.recipe import name_of
+
+
+class TransformerDecoderConfig(StackConfig):
+    kind: Literal["transformer"] = "transformer"
+    cross_attention: HeadsConfig = HeadsConfig()  # to the memory
+    tied: bool = True  # the output layer is the embedding, transposed
+    output_bias: bool = False  # a number a word, which the paper has not
+    copy_words: Annotated[str, name_of(COPIES, "way of copying")] | None = None  # from the source, known words or not
+
+
+class Keys(NamedTuple):
+    """What is computed once a sentence."""
+
+    layers: Sequence[Prepared]
+    copying: Float[Tensor, "batch source output"] | None
+
+
+class TransformerState(NamedTuple):
+    words: Int[Tensor, "rows time"]  # read so far
+    layers: tuple[LayerState, ...]
+
+
+class TransformerDecoder(WordDecoder):
+    Config = TransformerDecoderConfig
+
+    def __init__(self, config: TransformerDecoderConfig, vocabulary: int, memory_size: int, summary_size: int) -> None:
+        super().__init__()
+        self.stack = config.stack(config.cross_attention, memory_size, causal=True)
+        draws = any(layer.to_memory.selection.draws for layer in self.stack.layers)
+        self.add_words(
+            config.size, vocabulary, tied=config.tied, bias=config.output_bias, copy_words=config.copy_words,
+            memory_size=memory_size, draws=draws,
+        )  # fmt: skip
+
+    def prepare(self, memory: Memory) -> Memory:
+        layers = [layer.to_memory.prepare(memory.states, memory.visible) for layer in self.stack.layers]
+        return memory._replace(keys=Keys(layers, self.copy_keys(memory)))
+
+    def start(self, memory: Memory) -> TransformerState:
+        nothing = memory.states.new_zeros(len(memory.states), 0, self.stack.size)
+        layers = tuple(
+            LayerState(layer.own.open(nothing), layer.to_memory.start(keys))
+            for layer, keys in zip(self.stack.layers, memory.keys.layers, strict=True)
+        )
+        return TransformerState(torch.zeros(nothing.shape[:2], dtype=torch.long, device=nothing.device), layers)
+
+    def stepper(self, memory: Memory) -> StepFunction:
+        pairs = zip(self.stack.layers, memory.keys.layers, strict=True)
+        looks, batch = [layer.to_memory.bind(keys) for layer, keys in pairs], len(memory.states)
+
+        def step(tokens: Int[Tensor, "rows"], state: TransformerState) -> Step:
+            time = state.words.shape[1]
+            moment = Moment(Where(torch.full((len(tokens), 1), time, device=tokens.device)), time + 1)
+            top, layers, weights = self.stack.step(self.words(tokens), moment, state.layers, looks)
+            outputs = top.view(batch, len(top) // batch, -1)
+            logits = self.logits(Steps(outputs, copying=self.copying(outputs, memory))).flatten(0, 1)
+            words = torch.cat([state.words, tokens[:, None]], dim=1)
+            return Step(logits, torch.cat(weights, dim=1), TransformerState(words, layers))
+
+        return step
+
+    def forward(self, tokens: Int[Tensor, "batch target"], memory: Memory, look: bool = False) -> Steps:
+        result = self.stack(self.words(tokens), None, memory.keys.layers, look, present=tokens != PAD)
+        copying = self.copying(result.states, memory)
+        return Steps(result.states, result.weights, copying, result.choice, added(memory.cost, result.cost))
+
+
+def added(one: Float[Tensor, ""] | None, other: Float[Tensor, ""] | None) -> Float[Tensor, ""] | None:
+    return other if one is None else one if other is None else one + other

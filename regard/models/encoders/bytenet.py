@@ -1,0 +1,69 @@
+"""The source network of ByteNet: dilated convolutions, unfolded to as many positions as a target may need."""
+
+import math
+from typing import Annotated, Literal
+
+import torch
+from jaxtyping import Float, Int
+from pydantic import Field
+from torch import Tensor, nn
+
+from regard.models.interface import Encoder, Memory
+from regard.nn.convolution import Convolution, DilatedBlock, mean_over
+from regard.nn.dropout import Dropout
+from regard.recipe import Count, Positive, Rate, Section
+
+
+class ByteNetConfig(Section):
+    """What both sides of ByteNet are told."""
+
+    embedding_size: Positive = 256
+    hidden_size: Positive = 128  # inside a block; twice as many between blocks
+    width: Positive = 3
+    dilations: tuple[Positive, ...] = (1, 2, 4, 8, 16)  # of the blocks of one set
+    sets: Positive = 2
+    dropout: Rate = 0.0  # on embeddings, on what a block adds, and under the logits
+
+    def build_embedding(self, vocabulary: int) -> nn.Embedding:
+        words = nn.Embedding(vocabulary, self.embedding_size)
+        nn.init.normal_(words.weight, std=self.embedding_size**-0.5)
+        return words
+
+    def build_blocks(self) -> nn.ModuleList:
+        dilations = self.sets * self.dilations
+        return nn.ModuleList(DilatedBlock(self.hidden_size, self.width, dilation, self.dropout) for dilation in dilations)
+
+
+class ByteNetEncoderConfig(ByteNetConfig):
+    kind: Literal["bytenet"] = "bytenet"
+    stretch: Annotated[float, Field(ge=1)] = 1.2  # a source of n words has ceil(stretch n + extra) states
+    extra: Count = 0
+
+
+class ByteNetEncoder(Encoder):
+    """|t̂| = a |s| + b  (Kalchbrenner et al. 2016, section 3.2): places after the last word hold nothing at first."""
+
+    Config = ByteNetEncoderConfig
+
+    def __init__(self, config: ByteNetEncoderConfig, vocabulary: int) -> None:
+        super().__init__()
+        self.memory_size = self.summary_size = 2 * config.hidden_size
+        self.stretch, self.extra = config.stretch, config.extra
+        self.embed = config.build_embedding(vocabulary)
+        self.enter = Convolution(config.embedding_size, 2 * config.hidden_size, variance=float(config.embedding_size))
+        self.blocks = config.build_blocks()
+        self.dropout = Dropout(config.dropout)
+
+    def unfold(self, words: Float[Tensor, "batch source size"]) -> Float[Tensor, "batch unfolded size"]:
+        source = words.shape[1]
+        return nn.functional.pad(words, (0, 0, 0, math.ceil(self.stretch * source + self.extra) - source))
+
+    def forward(self, tokens: Int[Tensor, "batch source"], lengths: Int[Tensor, "batch"]) -> Memory:
+        known = torch.arange(tokens.shape[1], device=tokens.device) < lengths[:, None]
+        words = self.dropout(self.embed(tokens)).masked_fill(~known[..., None], 0.0)
+        states = self.enter(self.unfold(words))
+        ends = (self.stretch * lengths.double() + self.extra).ceil()  # as math.ceil has it
+        visible = torch.arange(states.shape[1], device=tokens.device) < ends[:, None]
+        for block in self.blocks:
+            states = block(states, visible)
+        return Memory(states.masked_fill(~visible[..., None], 0.0), visible, mean_over(states, visible))

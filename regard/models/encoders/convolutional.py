@@ -1,0 +1,96 @@
+"""The convolutional encoder of ConvS2S: words in their places, and gated convolutions one over the other."""
+
+from typing import Annotated, Literal
+
+import torch
+from jaxtyping import Int
+from torch import Tensor, nn
+
+from regard.models.interface import Encoder, Memory
+from regard.nn.convolution import Convolution, GatedBlock, mean_over
+from regard.nn.dropout import Dropout
+from regard.nn.positions import POSITIONS, Positions
+from regard.recipe import Positive, Rate, Section, choose, name_of
+
+READ: dict[str, type[Positions]] = {name: kind for name, kind in POSITIONS.items() if kind.absolute or name == "none"}
+SPREAD = 0.1  # of words and places at the start (Gehring et al. 2017, section 3.5)
+
+
+class Layers(Section):
+    """Some layers of one kind."""
+
+    size: Positive
+    width: Positive = 3
+    times: Positive = 1
+
+
+class ConvolutionalConfig(Section):
+    """What both sides of ConvS2S are told."""
+
+    embedding_size: Positive = 256
+    hidden_size: Positive = 256  # of every layer, if `layers` is their number
+    width: Positive = 3  # likewise: positions that one convolution reads
+    layers: Positive | tuple[Layers, ...] = 4
+    positions: Annotated[str, name_of(READ, "kind of positions")] = "learned"
+    longest: Positive = 1024  # places that learned positions know
+    dropout: Rate = 0.0  # on embeddings, on what convolutions read, and under the logits
+    weight_norm: bool = False
+
+    @property
+    def blocks(self) -> list[tuple[int, int]]:
+        """Size and width of each layer."""
+        if isinstance(self.layers, int):
+            return [(self.hidden_size, self.width)] * self.layers
+        return [(some.size, some.width) for some in self.layers for _ in range(some.times)]
+
+    def build_words(self, vocabulary: int) -> tuple[nn.Embedding, Positions]:
+        """Vectors of words and of places."""
+        words = nn.Embedding(vocabulary, self.embedding_size)
+        places = choose(READ, self.positions, "kind of positions")(self.embedding_size, longest=self.longest)
+        for parameter in (*words.parameters(), *places.parameters()):
+            nn.init.normal_(parameter, std=SPREAD)
+        return words, places
+
+    def build_ends(self) -> tuple[Convolution, Convolution]:
+        """From embeddings to the first layer, and from the last one back."""
+        first, last = self.blocks[0][0], self.blocks[-1][0]
+        enter = Convolution(self.embedding_size, first, variance=1 - self.dropout, weight_norm=self.weight_norm)
+        return enter, Convolution(last, self.embedding_size, weight_norm=self.weight_norm)
+
+    @property
+    def inputs(self) -> list[int]:
+        """What each layer reads."""
+        return [self.blocks[0][0], *(size for size, _ in self.blocks[:-1])]
+
+
+class ConvolutionalEncoderConfig(ConvolutionalConfig):
+    kind: Literal["convolutional"] = "convolutional"
+
+
+class ConvolutionalEncoder(Encoder):
+    """Memory holds [z_j; e_j]: what each word has become, and what it was when it was read."""
+
+    Config = ConvolutionalEncoderConfig
+
+    def __init__(self, config: ConvolutionalEncoderConfig, vocabulary: int) -> None:
+        super().__init__()
+        self.memory_size, self.summary_size = 2 * config.embedding_size, config.embedding_size
+        self.embed, self.positions = config.build_words(vocabulary)
+        self.enter, self.leave = config.build_ends()
+        self.blocks = nn.ModuleList(
+            GatedBlock(inputs, size, width, config.dropout, config.weight_norm)
+            for inputs, (size, width) in zip(config.inputs, config.blocks, strict=True)
+        )
+        self.dropout = Dropout(config.dropout)
+
+    def forward(self, tokens: Int[Tensor, "batch source"], lengths: Int[Tensor, "batch"]) -> Memory:
+        self.positions.check(tokens.shape[1])
+        places = torch.arange(tokens.shape[1], device=tokens.device)
+        visible = places < lengths[:, None]
+        words = self.dropout(self.positions.embed(self.embed(tokens), places[None]))
+        states = self.enter(words)
+        for block in self.blocks:
+            states = block(states, visible)
+        states = self.leave(states)
+        both = torch.cat([states, words.to(states.dtype)], dim=-1).masked_fill(~visible[..., None], 0.0)
+        return Memory(both, visible, mean_over(states, visible))

@@ -1,0 +1,36 @@
+"""The Transformer's encoder: every position looks at every other one."""
+
+from typing import Literal
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from regard.models.interface import Encoder, Memory
+from regard.models.transformer import StackConfig
+from regard.nn.embedding import Embedding
+
+
+class TransformerEncoderConfig(StackConfig):
+    kind: Literal["transformer"] = "transformer"
+
+
+class TransformerEncoder(Encoder):
+    Config = TransformerEncoderConfig
+
+    def __init__(self, config: TransformerEncoderConfig, vocabulary: int) -> None:
+        super().__init__()
+        self.memory_size = self.summary_size = config.size
+        self.embed = Embedding(vocabulary, config.size)
+        self.stack = config.stack()
+
+    def forward(self, tokens: Int[Tensor, "batch source"], lengths: Int[Tensor, "batch"]) -> Memory:
+        visible = torch.arange(tokens.shape[1], device=tokens.device) < lengths[:, None]
+        result = self.stack(self.embed(tokens), visible)
+        mean = (result.states * visible[..., None]).sum(dim=1) / lengths[:, None].clamp(min=1)
+        return Memory(result.states, visible, mean, cost=result.cost)
+
+    def past(self, tokens: Int[Tensor, "batch source"]) -> Float[Tensor, "batch source source"] | None:
+        """The mean of all heads of all layers."""
+        passed = self.stack(self.embed(tokens), None, look_back=True).passed
+        return torch.stack([one.own.weights.mean(dim=1) for one in passed]).mean(dim=0)

@@ -1,0 +1,133 @@
+"""How a recipe describes a stack of Transformer layers."""
+
+from typing import Annotated, Literal
+
+import torch
+from pydantic import Field, model_validator
+from torch import nn
+
+from regard.errors import UserError
+from regard.models.attention import AttentionConfig
+from regard.nn.attention import SELECTIONS, Attention
+from regard.nn.attention.scopes import SCOPES
+from regard.nn.experts import Experts
+from regard.nn.feedforward import FEEDFORWARDS
+from regard.nn.norms import NORMS
+from regard.nn.positions import JOINS, POSITIONS
+from regard.nn.transformer import Parts, Stack
+from regard.recipe import Positive, Rate, Section, name_of
+
+
+class HeadsConfig(AttentionConfig):
+    """As the Transformer's: (U q) · (W k) / √d with eight heads, and values projected to the model's size."""
+
+    score: Annotated[str, *AttentionConfig.model_fields["score"].metadata] = "projected"
+    heads: Positive = 8
+    bias: bool = False  # of all four projections; the paper has none
+
+    def sized(self, query_size: int, memory_size: int, causal: bool = False) -> Attention:
+        """Values of the query's size unless given."""
+        return self.model_copy(update={"values": self.values or query_size}).build(query_size, memory_size, causal)
+
+
+class ExpertsConfig(Section):
+    """Mixtures of experts in the place of some feed-forward networks (Shazeer et al. 2017)."""
+
+    number: Positive = 4
+    chosen: Positive = 2  # experts a token
+    capacity: Annotated[float, Field(gt=0)] | None = None  # tokens an expert takes in training, in shares of the mean
+    noise: bool = True
+    balance: Annotated[float, Field(ge=0)] = 0.01
+    every: Positive = 2  # one layer in so many has experts, the last of them first
+
+    @model_validator(mode="after")
+    def enough(self) -> "ExpertsConfig":
+        if self.chosen > self.number:
+            raise ValueError(f"chosen={self.chosen} of number={self.number} experts")
+        return self
+
+
+class StackConfig(Section):
+    size: Positive = 512  # of every state; d_model in the paper
+    inner: Positive = 2048  # of the feed-forward networks
+    layers: Positive = 6
+    attention: HeadsConfig | list[HeadsConfig] = HeadsConfig()  # to itself; of a list, layers take theirs in turn
+    feedforward: Annotated[str, name_of(FEEDFORWARDS, "feed-forward network")] = "relu"
+    experts: ExpertsConfig | None = None
+    norm: Annotated[str, name_of(NORMS, "norm")] = "layer"
+    norm_place: Literal["post", "pre"] = "post"  # norm(h + f(h)) or h + f(norm(h))
+    positions: Annotated[str, name_of(POSITIONS, "kind of positions")] = "sinusoid"
+    positions_join: Literal[JOINS] = "added"  # type: ignore[valid-type]
+    longest: Positive = 1024  # places that learned positions know
+    distance: Positive = 32  # beyond it relative positions are all equally far
+    dropout: Rate = 0.1
+    inner_dropout: Rate = 0.0  # inside feed-forward networks, where the paper has none
+
+    @property
+    def attentions(self) -> list[HeadsConfig]:
+        given = self.attention if isinstance(self.attention, list) else [self.attention]
+        return [given[depth % len(given)] for depth in range(self.layers)]
+
+    @model_validator(mode="after")
+    def fits_together(self) -> "StackConfig":
+        for one in {id(one): one for one in self.attentions}.values():
+            if self.size % one.heads:
+                raise ValueError(f"{one.heads} heads cannot share size={self.size}: take a size that {one.heads} divides")
+            if SCOPES[one.scope].moves or one.coverage:
+                raise ValueError(
+                    "`monotonic` and `coverage` follow earlier looks at a source: not for a sequence's own attention"
+                )
+            if SELECTIONS[one.selection].draws:
+                raise ValueError(
+                    f"selection `{one.selection}` is taught by what looks at a source earn: take `gumbel` for a sequence's own"
+                )
+            if POSITIONS[self.positions].relative and SCOPES[one.scope].compresses:
+                raise ValueError(f"positions `{self.positions}` count pairs of places, which scope `{one.scope}` merges")
+        return self
+
+    def stack(self, cross: HeadsConfig | None = None, memory_size: int = 0, causal: bool = False) -> Stack:
+        """The layers; with attention to a memory if `cross` says how."""
+        layers = [self.parts(depth, cross, memory_size, causal) for depth in range(self.layers)]
+        positions = POSITIONS[self.positions](
+            self.size, *self.heads_and_part(layers), join=self.positions_join, longest=self.longest, distance=self.distance,
+            causal=causal,
+        )  # fmt: skip
+        stack = Stack(self.size, layers, positions, self.dropout)
+        spread(stack)
+        return stack
+
+    def heads_and_part(self, layers: list[Parts]) -> tuple[int, int]:
+        """Heads, and numbers of a head's queries: one answer for all layers where positions are told in pairs."""
+        word = torch.zeros(1, 1, self.size)
+        found = [(one.own.heads, one.own.score.ask()(word).shape[-1]) for one in layers]
+        if POSITIONS[self.positions].relative and len(set(found)) > 1:
+            raise UserError(
+                f"positions `{self.positions}` are shared by all layers, whose attentions differ in heads or in their size: "
+                "give them equal ones, or take positions that are part of what is read, such as 'sinusoid'"
+            )
+        return found[0]
+
+    def parts(self, depth: int, cross: HeadsConfig | None, memory_size: int, causal: bool) -> Parts:
+        own, norm = self.attentions[depth], NORMS[self.norm]
+        seen = None if cross is None else cross.sized(self.size, memory_size)
+        return Parts(
+            own.sized(self.size, self.size, causal), seen, self.network(depth), lambda: norm(self.size), self.dropout,
+            self.norm_place == "pre", own.bias, cross is not None and cross.bias,
+        )  # fmt: skip
+
+    def network(self, depth: int) -> nn.Module:
+        if self.experts is None or (self.layers - 1 - depth) % self.experts.every:
+            return FEEDFORWARDS[self.feedforward](self.size, self.inner, self.inner_dropout)
+        options = self.experts.model_dump(exclude={"every"})
+        return Experts(self.size, self.inner, activation=self.feedforward, dropout=self.inner_dropout, **options)
+
+
+def spread(stack: nn.Module) -> None:
+    """Glorot & Bengio 2010: every matrix keeps the size of what passes, there and back. Experts have their own."""
+    mixtures = [module for module in stack.modules() if isinstance(module, Experts)]
+    apart = {id(part) for mixture in mixtures for part in mixture.modules()}
+    for module in stack.modules():
+        if isinstance(module, nn.Linear) and id(module) not in apart:
+            nn.init.xavier_uniform_(module.weight)
+            if module.bias is not None:
+                nn.init.zeros_(module.bias)

@@ -1,0 +1,133 @@
+"""Self-attention: a sequence that looks at itself, whole or as it grows."""
+
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+from torch.nn import functional
+
+from regard.nn.attention.attention import ANYWHERE, Attention, Prepared, Read, Where
+from regard.nn.attention.pairs import Queries
+from regard.nn.positions import Positions
+from regard.nn.shared import Projection, once
+
+States = Float[Tensor, "batch time size"]
+Rows = Float[Tensor, "rows 1 size"]
+Visible = Bool[Tensor, "batch time"]
+
+
+class Cache(NamedTuple):
+    """What a growing sequence keeps for its later steps, a row each."""
+
+    keys: Float[Tensor, "rows heads time size"]
+    values: Float[Tensor, "rows values time value"]
+    tail: Float[Tensor, "rows window size"]  # the last states, where keys are made of several; otherwise of no width
+
+
+class Projected(NamedTuple):
+    """A sequence as queries, keys and values of itself; `fused` where the three lie in one tensor."""
+
+    queries: Queries
+    prepared: Prepared
+    fused: Float[Tensor, "batch time three heads size"] | None = None
+
+
+class Moment(NamedTuple):
+    """A step of all rows: their places, of which none lies beyond `upto` places."""
+
+    where: Where
+    upto: int
+    ragged: bool = False  # whether rows have got to different places
+    look: bool = False  # whether weights are asked for
+
+    def by(self, positions: Positions | None) -> "Moment":
+        return self._replace(where=self.where._replace(positions=positions))
+
+
+class SelfAttention(nn.Module):
+    """An attention whose memory is what asks."""
+
+    def __init__(self, attention: Attention) -> None:
+        super().__init__()
+        self.attention = attention
+
+    def forward(self, states: States, visible: Visible | None, look: bool = False, where: Where = ANYWHERE) -> Read:
+        return self.read(states, self.project(states, visible, where), look, where)
+
+    def read(self, states: States, projected: Projected, look: bool = False, where: Where = ANYWHERE) -> Read:
+        if self.attention.sequential:
+            return self.attention.one_by_one(states, projected.prepared)
+        return self.attention.read(projected.queries, states, projected.prepared, look, None, where, projected.fused)
+
+    def project(self, states: States, visible: Visible | None, where: Where = ANYWHERE) -> Projected:
+        """By one product where all three projections are products of the states."""
+        attention = self.attention
+        both, value = attention.score.together(), attention.project_value
+        if both is None or value is None or attention.scope.compresses:
+            return Projected(attention.score.ask()(states), attention.prepare(states, visible, where))
+        parts = *both, Projection(value.weight, value.bias)
+        joint, split = once(states, *joined(parts)), attention.score.split
+        sizes = [len(part.weight) for part in parts]
+        queries, keys, values = (split(part) for part in torch.split(joint, sizes, dim=-1))
+        if where.positions is not None:
+            keys = where.positions.turn(keys, where.of(states))
+        there = torch.ones(states.shape[:2], dtype=torch.bool, device=states.device) if visible is None else visible
+        fits = len(set(sizes)) == 1 and (where.positions is None or not where.positions.turns)
+        fused = joint.view(*states.shape[:2], 3, attention.heads, -1) if fits else None
+        return Projected(queries, Prepared(keys, values, there, there, visible is None), fused)
+
+    def open(self, states: States, lengths: Int[Tensor, "batch"] | None = None) -> Cache:
+        """Of a sequence that has not begun (`states` of no length), or of one whose rows end after `lengths`."""
+        visible = None if lengths is None else torch.arange(states.shape[1], device=states.device) < lengths[:, None]
+        return self.keep(states, self.attention.prepare(states, visible), lengths)
+
+    def keep(self, states: States, prepared: Prepared, lengths: Int[Tensor, "batch"] | None) -> Cache:
+        window = self.attention.scope.window if self.attention.scope.compresses else 0
+        tail = functional.pad(states, (0, 0, window, 0))
+        if lengths is None:
+            return Cache(prepared.keys, prepared.values, tail[:, states.shape[1] :])
+        index = lengths[:, None] + torch.arange(window, device=states.device)  # the last `window` places before each row's end
+        return Cache(prepared.keys, prepared.values, tail.gather(1, index[..., None].expand(-1, -1, tail.shape[-1])))
+
+    def step(self, states: Rows, cache: Cache, moment: Moment) -> tuple[Read, Cache]:
+        cache = self.extend(states, cache, moment)
+        counts, there = (
+            torch.ones(len(states), width, dtype=torch.bool, device=states.device)
+            for width in (cache.keys.shape[2], moment.upto)
+        )
+        prepared = Prepared(cache.keys, cache.values, counts, there, True)
+        return self.attention.forward(states, prepared, moment.look, None, moment.where), cache
+
+    def extend(self, states: Rows, cache: Cache, moment: Moment) -> Cache:
+        where, upto, ragged, _ = moment
+        self.attention.score.check(upto)
+        scope, places = self.attention.scope, where.of(states).expand(len(states), -1)
+        if not scope.compresses:
+            one = self.attention.prepare(states, where=where)
+            index = places if ragged else None
+            return Cache(put(cache.keys, one.keys, index, upto), put(cache.values, one.values, index, upto), cache.tail)
+        tail = torch.cat([cache.tail[:, 1:], states], dim=1)  # the block, once it is whole; it is not looked at before
+        one = self.attention.prepare(tail)
+        index, count = places // scope.window, -(-upto // scope.window)
+        return Cache(put(cache.keys, one.keys, index, count), put(cache.values, one.values, index, count), tail)
+
+
+def put(
+    cache: Float[Tensor, "rows heads time size"], one: Float[Tensor, "rows heads 1 size"], index: Int[Tensor, "rows 1"] | None,
+    width: int,
+) -> Float[Tensor, "rows heads width size"]:  # fmt: skip
+    """One column more, at the end or where `index` says."""
+    if index is None:
+        return torch.cat([cache, one], dim=2)
+    grown = functional.pad(cache, (0, 0, 0, max(0, width - cache.shape[2])))
+    return grown.scatter(2, index[:, None, :, None].expand(one.shape), one.to(grown.dtype))
+
+
+def joined(parts: tuple[Projection, ...]) -> Projection:
+    """Projections of one input as one."""
+    weight = torch.cat([part.weight for part in parts])
+    if all(part.bias is None for part in parts):
+        return Projection(weight, None)
+    biases = [part.weight.new_zeros(len(part.weight)) if part.bias is None else part.bias for part in parts]
+    return Projection(weight, torch.cat(biases))

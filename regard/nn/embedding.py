@@ -1,0 +1,20 @@
+"""Words as vectors."""
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from torch.nn import functional
+
+
+class Embedding(nn.Embedding):
+    """nn.Embedding that begins at vectors of length about 1, and gives them in autocast's type: what follows then moves half of
+    the bytes, and the table's gradient is added up in float32 all the same."""
+
+    def reset_parameters(self) -> None:
+        nn.init.normal_(self.weight, std=self.embedding_dim**-0.5)
+
+    def forward(self, input: Int[Tensor, "*rows"]) -> Float[Tensor, "*rows size"]:
+        device, weight = self.weight.device.type, self.weight
+        if torch.is_autocast_enabled(device):
+            weight = weight.to(torch.get_autocast_dtype(device))
+        return functional.embedding(input, weight)

@@ -1,0 +1,61 @@
+"""How fast a device trains: a few steps of a recipe's own model, on a batch of mean lengths."""
+
+import statistics
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from regard.models import build, configure
+from regard.models.device import choose_device
+from regard.models.interface import Copies
+from regard.planning.cost import Lengths
+from regard.recipe import Training
+from regard.training.objective import Examples, Objective
+from regard.training.replay import autocast
+
+WARM, STEPS = 2, 5
+SMALL = 1024  # tokens of a batch on a CPU, where more are no faster
+
+# Operations a second that a device was seen to reach (issue 5): the most that any model could
+DEVICES = {"H200": (794e12, "one large product in bfloat16")}
+
+
+def tokens_a_second(
+    section: Mapping[str, Any], vocabulary: int, lengths: Lengths, batch_tokens: int, training: Training, device: str
+) -> float:
+    """Target tokens, forward, backward and AdamW; the median of a few steps."""
+    place = choose_device(device)
+    model = build(configure(section), vocabulary, vocabulary).to(place).train()
+    rows = lengths.rows(batch_tokens if place.type == "cuda" else min(batch_tokens, SMALL))
+    objective = Objective(model, training.label_smoothing, entropy=training.entropy)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5, fused=True)
+    examples = drawn(rows, lengths, vocabulary, place, model.decoder.copies_words)
+
+    def step() -> None:
+        with autocast(place, training.precision):
+            loss: Tensor = objective(examples) / (rows * lengths.target)
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+
+    seconds = list(timed(step, place))[WARM:]
+    return rows * lengths.target / statistics.median(seconds)
+
+
+def drawn(rows: int, lengths: Lengths, vocabulary: int, device: torch.device, copies: bool) -> Examples:
+    """Words at random."""
+    source, target = (torch.randint(4, vocabulary, (rows, length), device=device) for length in lengths)
+    known = torch.full((rows,), lengths.source, device=device)
+    return Examples(source, known, target, target, Copies(source, vocabulary) if copies else None)
+
+
+def timed(step: Callable[[], None], device: torch.device) -> Iterator[float]:
+    for _ in range(WARM + STEPS):
+        before = time.perf_counter()
+        step()
+        if device.type == "cuda":
+            torch.cuda.synchronize()
+        yield time.perf_counter() - before

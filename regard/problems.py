@@ -1,0 +1,57 @@
+"""What is wrong with a recipe, in words."""
+
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from pydantic import BaseModel
+
+
+def hint(name: str, known: Iterable[str]) -> str:
+    """`did you mean ...?` for a near miss, the whole list otherwise."""
+    names = sorted(known)
+    near = difflib.get_close_matches(name, names, n=1)
+    return f"did you mean {near[0]!r}?" if near else f"choose from {', '.join(names)}"
+
+
+def is_other_way(problem: dict[str, Any]) -> bool:
+    """Of a field that is a section or a list of them: that what was given as one is not the other."""
+    return problem["type"] == "list_type" and isinstance(problem["input"], Mapping)
+
+
+def describe(section: type[BaseModel], problem: dict[str, Any], where: str) -> str:
+    place, known = walk(section, [str(part) for part in problem["loc"]])
+    key = ".".join([part for part in (where, *place) if part])
+    if problem["type"] == "extra_forbidden":
+        return f"unknown key {key!r}; {hint(place[-1], known)}"
+    message = str(problem["msg"]).removeprefix("Value error, ")
+    value = problem["input"]
+    told = not isinstance(value, str | int | float) or (isinstance(value, str) and repr(value) in message)
+    shown = "" if told else f" (given: {value!r})"
+    return f"{key}: {message[0].lower()}{message[1:]}{shown}" if key else message
+
+
+def walk(section: type[BaseModel], place: Sequence[str]) -> tuple[list[str], list[str]]:
+    """A place as its keys are written, without the names of what was tried there; the keys that are allowed beside the last."""
+    options, keys, known = [section], list[str](), list(section.model_fields)
+    for part in place:
+        if tried := [option for option in options if part in names_of(option)]:
+            options = tried
+            continue
+        keys.append(part)
+        known = sorted({name for option in options for name in option.model_fields})
+        fields = [option.model_fields[part] for option in options if part in option.model_fields]
+        options = [inner for field in fields for inner in sections_in(field.annotation)] or options
+    return keys, known
+
+
+def names_of(section: type[BaseModel]) -> set[str]:
+    """What pydantic calls it in the place of a problem: its kind, its class, a list of it."""
+    kind = section.model_fields.get("kind")
+    return {section.__name__, f"list[{section.__name__}]", *([] if kind is None else [str(kind.default)])}
+
+
+def sections_in(annotation: object) -> list[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [found for argument in getattr(annotation, "__args__", ()) for found in sections_in(argument)]

@@ -1,0 +1,52 @@
+"""Training that starts from a trained model: with its tokenizers and its weights."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from regard.data.sealed import verify
+from regard.data.tokenizers import Tokenizer, load_tokenizer
+from regard.errors import UserError
+from regard.models import configure
+from regard.models.directory import find_model, read_config
+from regard.recipe import Tokenizer as Section
+from regard.training.checkpoint import load_weights
+
+
+def tokenizers_of(path: Path, wanted: Section) -> tuple[Tokenizer, Tokenizer]:
+    """Those of the model, whatever text the new run reads: its weights mean these tokens."""
+    directory = find_model(path)
+    verify(directory)
+    both = load_tokenizer(directory / "source_tokenizer"), load_tokenizer(directory / "target_tokenizer")
+    for key in ("kind", "lowercase"):
+        if (theirs := getattr(both[0], key)) != (ours := getattr(wanted, key)):
+            raise UserError(f"{path}: its tokenizer has {key}={theirs}; set data.tokenizer.{key}={theirs}, not {ours}")
+    return both
+
+
+def start_weights(model: nn.Module, path: Path, wanted: Mapping[str, Any]) -> None:
+    """The weights of a trained model of the same shape; only how much is dropped may differ."""
+    directory = find_model(path)
+    verify(directory)
+    theirs = configure(read_config(directory / "config.json")["model"]).model_dump(mode="json")
+    for key, before, after in differences(theirs, wanted):
+        if not key.endswith("dropout"):
+            raise UserError(
+                f"{path}: its model has model.{key}={before}, not {after}; training can start from the same model only"
+            )
+    load_weights(model, directory)
+
+
+def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any]]:
+    """The keys, dotted, whose values are not the same."""
+    old, new = flatten(before), flatten(after)
+    return ((key, old.get(key), new.get(key)) for key in sorted(old.keys() | new.keys()) if old.get(key) != new.get(key))
+
+
+def flatten(values: Mapping[str, Any], where: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in values.items():
+        flat |= flatten(value, f"{where}{key}.") if isinstance(value, dict) else {f"{where}{key}": value}
+    return flat

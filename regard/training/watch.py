@@ -1,0 +1,60 @@
+"""Whether steps were finite, without waiting for a GPU: it is told a step or two later."""
+
+from collections import deque
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from regard.data.batching import Integers
+
+BEHIND = 2  # steps that may be under way before the host waits for one
+
+
+class Judged(NamedTuple):
+    """A step whose numbers are known by now."""
+
+    step: int
+    rows: Integers
+    tokens: int
+    loss: bool  # whether the loss was finite
+    gradients: bool
+
+
+class Pending(NamedTuple):
+    step: int
+    rows: Integers
+    tokens: int
+    flags: Bool[Tensor, "two"]  # in memory that the GPU writes
+    done: Any  # the event after which they are there
+
+
+class Watch:
+    """On a GPU a step that is not finite is left out by the optimizer's own kernel; here it is found out that it was."""
+
+    def __init__(self, optimizer: torch.optim.Optimizer) -> None:
+        self.optimizer, self.pending = optimizer, deque[Pending]()
+
+    def step(
+        self, step: int, rows: Integers, tokens: int, loss: Float[Tensor, ""], norm: Float[Tensor, ""]
+    ) -> Bool[Tensor, ""]:
+        """One step of the optimizer, which does nothing where the norm of the gradients is not finite; whether it was."""
+        finite = torch.stack([loss.isfinite(), norm.isfinite()])
+        self.optimizer.grad_scale = None  # type: ignore[attr-defined]
+        self.optimizer.found_inf = (~finite[1]).float()  # type: ignore[attr-defined]
+        self.optimizer.step()
+        flags = torch.empty(2, dtype=torch.bool, pin_memory=True)
+        flags.copy_(finite, non_blocking=True)
+        done = torch.cuda.Event()  # type: ignore[no-untyped-call]
+        done.record()
+        self.pending.append(Pending(step, rows, tokens, flags, done))
+        return finite[1]
+
+    def known(self, all_of_them: bool = False) -> Iterator[Judged]:
+        """The steps that are done; waits for all, or for those that are too many."""
+        while self.pending and (all_of_them or len(self.pending) > BEHIND or self.pending[0].done.query()):
+            step, rows, tokens, flags, done = self.pending.popleft()
+            done.synchronize()
+            yield Judged(step, rows, tokens, *flags.tolist())

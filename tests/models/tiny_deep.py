@@ -1,0 +1,22 @@
+"""Small deep recurrent systems: GNMT's and Deep-Att's wiring, and what their options combine to."""
+
+
+def section(encoder, decoder, cell="lstm", layers=2):
+    return {
+        "encoder": {"cell": cell, "embedding_size": 4, "hidden_size": 4, "layers": layers, **encoder},
+        "decoder": {"cell": cell, "embedding_size": 4, "hidden_size": 4, "layers": layers, "asks": "lowest", **decoder},
+    }
+
+
+THIRD = {"connections": "residual", "connect_from": 3, "connect_top": True}
+FORWARD = {"connections": "fast_forward_half", "connect_top": True}
+COLUMNS = {"bidirectional": "interleaved", "memory_size": 6, **FORWARD}
+ALL_LAYERS = {"context": "to_all_layers", "bridge": False}
+
+KINDS = {
+    "gnmt": section({"bidirectional": "first", **THIRD}, {**ALL_LAYERS, **THIRD}, layers=3),
+    "gnmt-top-asks": section({"bidirectional": "first", **THIRD}, {**ALL_LAYERS, **THIRD, "asks": "top"}, "gru", 3),
+    "deepatt": section(COLUMNS, {**FORWARD, "bridge": False}, layers=3),
+    "deepatt-norm": section({**COLUMNS, "layer_norm": True}, {**FORWARD, "context": "after_cell", "layer_norm": True}),
+    "deepatt-feeding": section(COLUMNS, {**FORWARD, "context": "input_feeding"}, "lstm_tape"),
+}
