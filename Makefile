@@ -45,6 +45,9 @@ bench: $(STAMP)
 	$(BIN)/python benchmarks/dropout.py
 	$(BIN)/python benchmarks/cells.py
 	$(BIN)/python benchmarks/decoder.py
+	$(BIN)/python benchmarks/transformer.py
+	$(BIN)/python benchmarks/experts.py
+	$(BIN)/python benchmarks/long.py --lengths 256 512
 	$(BIN)/python benchmarks/kills.py
 	test -z "$$REGARD_DATA" || $(BIN)/python benchmarks/data.py
 

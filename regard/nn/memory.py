@@ -2,8 +2,9 @@
 
 import ctypes
 
-TRIM_THRESHOLD, MMAP_MAX = -1, -4  # as malloc.h numbers them
-NEVER = -1
+TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3  # as malloc.h numbers them
+LARGE = 1 << 25  # bytes of a block that still comes from the heap: the most that glibc allows
+SPARE = 1 << 29  # bytes that may lie free at its end
 
 
 def keep_freed_memory() -> bool:
@@ -13,4 +14,4 @@ def keep_freed_memory() -> bool:
         mallopt = ctypes.CDLL(None).mallopt
     except (AttributeError, OSError, TypeError):
         return False
-    return bool(mallopt(MMAP_MAX, 0)) and bool(mallopt(TRIM_THRESHOLD, NEVER))
+    return bool(mallopt(MMAP_THRESHOLD, LARGE)) and bool(mallopt(TRIM_THRESHOLD, SPARE))

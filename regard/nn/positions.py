@@ -126,7 +126,7 @@ class Shaw(Positions):
         self.vectors = nn.Parameter(torch.randn(2 * self.distance + 1, self.part) * self.part**-0.5)
 
     def bias(self, queries: Heads, places: Places, source: int) -> Bias | None:
-        """Keys are scaled by 1/√d where they are made, and so are these."""
+        """Scaled by 1/√d as dot products are."""
         each = queries @ (self.vectors.to(queries.dtype) / math.sqrt(self.part)).T
         steps = apart(places, source).clamp(-self.distance, self.distance) + self.distance
         index = steps[:, None].expand(*queries.shape[:2], -1, -1)

@@ -16,7 +16,7 @@ END, START = 3, 2
 def settings():
     """Every score and cell in every use of the context, all scopes with all selections, all scores with heads and coverage."""
     attending = [context for context in CONTEXTS if context != "none"]
-    usual = [context for context in attending if context != "to_all_layers"]  # which tiny_deep.py has with every cell
+    usual = [context for context in attending if context != "to_all_layers"]  # which test_deep.py has with every cell
     for cell, score, context in itertools.product(["tanh", "lstm", "gru"], SCORES, usual):
         yield f"{cell}-{score}-{context}", {"cell": cell, "attention": {"score": score}, "context": context}
     for cell, context in itertools.product(CELLS, usual):
