@@ -81,7 +81,7 @@ def sizes(values):
 
 
 def in_time(name):
-    """`make test` takes one recipe of each system, `make test-slow` those that differ from it only in size or cell, and the slowest."""
+    """`make test` takes one recipe of each system; those that differ only in size or cell, and a slow one, wait."""
     twin = f"{name}-small" in built_in() or name.endswith(("-big", "-moe", "-rl-small")) or name == "deepatt2016-small"
     one_cell = name.startswith("latin-") and name not in USUAL
     return pytest.param(name, marks=pytest.mark.slow) if twin or one_cell else name

@@ -93,7 +93,7 @@ def bind_product(
     if not weight.requires_grad:  # frozen: its inputs may still learn, and `product` has no gradient
         return lambda inputs: functional.linear(inputs, weight, bias)
     device = weight.device.type
-    if torch.is_autocast_enabled(device):  # cast once a pass instead of once a step
+    if device != "meta" and torch.is_autocast_enabled(device):  # cast once a pass instead of once a step
         kind = torch.get_autocast_dtype(device)
         weight, bias = weight.to(kind), None if bias is None else bias.to(kind)
     record = Record()
