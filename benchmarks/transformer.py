@@ -208,7 +208,7 @@ def main() -> None:
     parser.add_argument("--who", nargs="*", default=["ours", "nn.Transformer", "nn.Transformer compiled", "Marian"])
     options = parser.parse_args()
     cuda, device = options.device == "cuda", torch.device(options.device)
-    usual = Sizes(1024, 32, 512, 2048, 6, 8, 32_000) if cuda else Sizes(32, 25, 128, 512, 3, 4, 8_000)
+    usual = Sizes(1024, 32, 512, 2048, 6, 8, 32_000) if cuda else Sizes(64, 26, 256, 1024, 3, 4, 8_000)
     sizes = usual._replace(rows=options.rows or usual.rows, time=options.time or usual.time)
     precision = options.precision or ("bfloat16" if cuda else "float32")
     given, first = batches(options, sizes), None

@@ -1,7 +1,7 @@
 """Draw words instead of searching for the best ones: ancestral sampling, sharpened or cut off."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
 import numpy as np
@@ -12,9 +12,10 @@ from torch import Tensor
 
 from regard.decoding.greedy import cut
 from regard.decoding.hypothesis import Found, require_numbers
+from regard.decoding.ranking import NORMALISATIONS
 from regard.models.interface import StepFunction
 from regard.nn.state import repeat_rows
-from regard.recipe import Positive, Section
+from regard.recipe import Positive, Section, choose
 
 BITS = 40  # of a random number: so few that u < 1 stays below any sum that it is compared with
 
@@ -38,6 +39,7 @@ def sample(
     end: int,
     sampling: Sampling,
     length_penalty: float = 0.0,
+    length_norm: str = "power",
 ) -> list[list[Found]]:
     """`count` outputs of each sentence in the order they were drawn, duplicates and all; chances[i, j, t] decides on word t of
     the j-th. `log_prob` is the model's own, whatever the temperature."""
@@ -56,14 +58,17 @@ def sample(
         if not open_.any():
             break
     rows = zip(torch.stack(drawn, dim=1).tolist(), limits.tolist(), totals.tolist(), strict=True)
-    found = [read(row[:limit], total, limit, end, length_penalty) for row, limit, total in rows]
+    normalise = choose(NORMALISATIONS, length_norm, "normalisation of length")
+    found = [
+        read(row[:limit], total, limit, end, lambda length: normalise(length, length_penalty)) for row, limit, total in rows
+    ]
     return [found[begin : begin + count] for begin in range(0, len(found), count)]
 
 
-def read(row: list[int], total: float, limit: int, end: int, length_penalty: float) -> Found:
+def read(row: list[int], total: float, limit: int, end: int, normalise: Callable[[int], float]) -> Found:
     tokens = cut(row, end)
     length = min(len(tokens) + 1, limit)  # the end mark counts where there is one
-    return Found(tokens, total, total / length**length_penalty)
+    return Found(tokens, total, total / normalise(length))
 
 
 def draw(

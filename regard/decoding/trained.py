@@ -151,14 +151,14 @@ class Trained:
         memory = self.model.encode(source, lengths, copies)
         step, state = self.model.start(memory)
         ways: dict[str, Any] = {"limits": limits, "start": START, "end": END, "length_penalty": settings.length_penalty}
+        ways["length_norm"] = settings.length_norm
         if sampling is not None:
             chances = chances_of(sources, settings.beam, int(limits.max()), sampling.seed).to(self.device)
             return sample(step, state, chances=chances, sampling=sampling, **ways)
         coverage = Coverage(settings.coverage_penalty, memory.visible) if settings.coverage_penalty else None
-        ways |= {"length_norm": settings.length_norm, "coverage": coverage}
         if settings.beam == 1:
-            return greedy_search(step, state, **ways)
-        return beam_search(step, state, width=settings.beam, **ways)
+            return greedy_search(step, state, coverage=coverage, **ways)
+        return beam_search(step, state, width=settings.beam, coverage=coverage, **ways)
 
     def limits(self, lengths: Int[Tensor, "batch"], settings: Decoding) -> Int[Tensor, "batch"]:
         """How many tokens an output may have, its end mark included; `lengths` count that of the source."""

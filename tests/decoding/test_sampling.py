@@ -143,6 +143,15 @@ def trained_words():
     return Trained(Bundle(model, source, target, Decoding(length_penalty=0.5)))
 
 
+def test_what_is_drawn_is_scored_as_searches_score(trained_words):
+    """log p / ((5 + length) / 6) ** 0.5 with GNMT's norm, log p / length ** 0.5 otherwise; the end mark counts."""
+    for norm, divide in (("power", lambda length: length**0.5), ("gnmt", lambda length: ((5 + length) / 6) ** 0.5)):
+        trained_words.decoding = trained_words.decoding.model_copy(update={"length_norm": norm})
+        for one in trained_words.sample(["a b c"], 4)[0]:
+            length = len(one.text.split()) + 1
+            assert one.score == pytest.approx(one.log_prob / divide(length), rel=1e-5)
+
+
 def test_the_command_line_draws(trained_words, tmp_path):
     from calling import refused, regard
 
