@@ -2,7 +2,9 @@ PYTHON ?= python3.11
 BIN := .venv/bin
 STAMP := .venv/installed
 RUN := runs/demo
-PYTEST := $(BIN)/python -m pytest -n 2
+PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal
+# every shape in a signature is checked: four times slower, so it is done where each part runs once, and in test-slow
+SHAPES := --jaxtyping-packages=regard.data,regard.nn,regard.models,regard.decoding,regard.training,regard.evaluation,regard.run,regard.insight,regard.lab,beartype.beartype
 
 .PHONY: install demo test test-slow test-gpu check bench clean
 
@@ -24,9 +26,11 @@ demo: $(STAMP)
 
 test: $(STAMP)
 	$(PYTEST) -m "not slow and not gpu"
+	$(PYTEST) $(SHAPES) -m "not slow and not gpu" tests/models tests/nn/test_attention.py tests/nn/test_recurrent.py tests/decoding tests/training/test_objective.py tests/training/test_penalties.py -k "stepping or alike or equation or objective or penalt or formula"
 
 test-slow: $(STAMP)
 	$(PYTEST) -m slow
+	$(PYTEST) $(SHAPES) -m "not gpu" tests/data tests/decoding tests/evaluation tests/insight tests/models tests/nn tests/training
 
 test-gpu: $(STAMP)
 	$(BIN)/python -m pytest -o addopts=-q -m gpu  # without checked shapes: Triton reads its functions' own source
