@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from regard.models.decoder_alone import DecoderAlone, DecoderAloneConfig
+from regard.models.interface import Model
 from regard.models.sequence_to_sequence import SequenceToSequence, SequenceToSequenceConfig
 from regard.recipe import choose, parse
 
 __all__ = ["MODELS", "DecoderAlone", "Model", "ModelConfig", "SequenceToSequence", "build", "configure"]
 
-Model = SequenceToSequence | DecoderAlone
 ModelConfig = SequenceToSequenceConfig | DecoderAloneConfig
 MODELS: dict[str, type[Model]] = {"sequence_to_sequence": SequenceToSequence, "decoder_alone": DecoderAlone}
 
@@ -23,4 +23,4 @@ def configure(values: Mapping[str, Any]) -> ModelConfig:
 
 
 def build(config: ModelConfig, source_vocabulary: int, target_vocabulary: int) -> Model:
-    return MODELS[config.kind](config, source_vocabulary, target_vocabulary)  # type: ignore[arg-type]
+    return MODELS[config.kind](config, source_vocabulary, target_vocabulary)

@@ -1,15 +1,15 @@
 """A decoder alone: source and target are one sequence, and the loss is on the target's part (Liu et al. 2018, T-D)."""
 
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
-from torch import Tensor, nn
+from torch import Tensor
 
 from regard.data.tokenizers import PAD
 from regard.errors import UserError
 from regard.models.decoders.words import WordDecoder
-from regard.models.interface import Copies, Memory, Step, StepFunction, Steps
+from regard.models.interface import Copies, Memory, Model, Step, StepFunction, Steps
 from regard.models.transformer import StackConfig
 from regard.nn.attention import Moment, Where
 from regard.nn.transformer import LayerState, Result
@@ -108,8 +108,9 @@ def on_source(
     return torch.where(total > 0, found / total.clamp(min=torch.finfo(found.dtype).tiny), even[:, None, None])
 
 
-class DecoderAlone(nn.Module):
+class DecoderAlone(Model):
     Config = DecoderAloneConfig
+    decoder: AloneDecoder
 
     def __init__(self, config: DecoderAloneConfig, source_vocabulary: int, target_vocabulary: int) -> None:
         super().__init__()
@@ -124,9 +125,6 @@ class DecoderAlone(nn.Module):
         self, source: Int[Tensor, "batch source"], lengths: Int[Tensor, "batch"], copies: Copies | None = None
     ) -> Memory:
         return self.decoder.read(source, lengths)
-
-    def start(self, memory: Memory) -> tuple[StepFunction, Any]:
-        return self.decoder.stepper(memory), self.decoder.start(memory)
 
     def past(self, tokens: Int[Tensor, "batch source"]) -> Float[Tensor, "batch source source"] | None:
         """Where the source's words looked: the mean of all heads of all layers."""
@@ -145,12 +143,3 @@ class DecoderAlone(nn.Module):
         look: bool = False,
     ) -> Steps:
         return self.decoder.whole(source, lengths, target, look)
-
-    def forward(
-        self,
-        source: Int[Tensor, "batch source"],
-        lengths: Int[Tensor, "batch"],
-        target: Int[Tensor, "batch target"],
-        copies: Copies | None = None,
-    ) -> Float[Tensor, "batch target vocabulary"]:
-        return self.decoder.logits(self.decode(source, lengths, target, copies))

@@ -111,3 +111,36 @@ class Decoder(nn.Module):
 
 
 StepFunction = Callable[[Tensor, Any], Step]
+
+
+class Model(nn.Module):
+    """A pair of sequences in, steps out: what training, searches and a model's directory ask of every shape of model."""
+
+    Config: ClassVar[Any]  # how a recipe describes it
+    decoder: Decoder
+
+    def encode(
+        self, source: Int[Tensor, "batch source"], lengths: Int[Tensor, "batch"], copies: Copies | None = None
+    ) -> Memory:
+        raise NotImplementedError
+
+    def past(self, tokens: Int[Tensor, "batch source"]) -> Float[Tensor, "batch source source"] | None:
+        """Where source words looked while they were read, if the model attends to what it reads."""
+        raise NotImplementedError
+
+    def start(self, memory: Memory) -> tuple[StepFunction, Any]:
+        """What a search needs: a step that reads this memory, and the State before the first word."""
+        return self.decoder.stepper(memory), self.decoder.start(memory)
+
+    def decode(
+        self, source: Int[Tensor, "batch source"], lengths: Int[Tensor, "batch"], target: Int[Tensor, "batch target"],
+        copies: Copies | None = None, look: bool = False,
+    ) -> Steps:  # fmt: skip
+        """Teacher forcing up to the layer under the logits."""
+        raise NotImplementedError
+
+    def forward(
+        self, source: Int[Tensor, "batch source"], lengths: Int[Tensor, "batch"], target: Int[Tensor, "batch target"],
+        copies: Copies | None = None,
+    ) -> Float[Tensor, "batch target vocabulary"]:  # fmt: skip
+        return self.decoder.logits(self.decode(source, lengths, target, copies))

@@ -1,14 +1,14 @@
 """Encoder + decoder: translation, summarisation, pronunciation, code from text."""
 
-from typing import Any, Literal
+from typing import Literal
 
 from jaxtyping import Float, Int
-from torch import Tensor, nn
+from torch import Tensor
 
 from regard.errors import UserError
 from regard.models.decoders import DECODERS
 from regard.models.encoders import ENCODERS
-from regard.models.interface import Copies, Decoder, Encoder, Memory, StepFunction, Steps
+from regard.models.interface import Copies, Decoder, Encoder, Memory, Model, Steps
 from regard.recipe import Section, one_of
 
 
@@ -23,7 +23,7 @@ class SequenceToSequenceConfig(Section):
         return getattr(self.decoder, "copy_words", None) is not None
 
 
-class SequenceToSequence(nn.Module):
+class SequenceToSequence(Model):
     Config = SequenceToSequenceConfig
 
     def __init__(self, config: SequenceToSequenceConfig, source_vocabulary: int, target_vocabulary: int) -> None:
@@ -53,10 +53,6 @@ class SequenceToSequence(nn.Module):
         """Where source words looked while they were read, if the encoder attends to what it reads."""
         return self.encoder.past(tokens)
 
-    def start(self, memory: Memory) -> tuple[StepFunction, Any]:
-        """What a search needs: a step that reads this memory, and the State before the first word."""
-        return self.decoder.stepper(memory), self.decoder.start(memory)
-
     def decode(
         self,
         source: Int[Tensor, "batch source"],
@@ -68,12 +64,3 @@ class SequenceToSequence(nn.Module):
         """Teacher forcing up to the layer under the logits."""
         steps: Steps = self.decoder(target, self.encode(source, lengths, copies), look)
         return steps
-
-    def forward(
-        self,
-        source: Int[Tensor, "batch source"],
-        lengths: Int[Tensor, "batch"],
-        target: Int[Tensor, "batch target"],
-        copies: Copies | None = None,
-    ) -> Float[Tensor, "batch target vocabulary"]:
-        return self.decoder.logits(self.decode(source, lengths, target, copies))

@@ -7,11 +7,10 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional
 
-from regard.data.tokenizers import PAD
+from regard.models.decoders.words import WordDecoder
 from regard.models.encoders.bytenet import ByteNetConfig
-from regard.models.interface import Decoder, Memory, Step, StepFunction, Steps
+from regard.models.interface import Memory, Step, StepFunction, Steps
 from regard.nn.convolution import Convolution, start_histories
-from regard.nn.cross_entropy import linear_cross_entropy
 from regard.nn.dropout import Dropout
 from regard.nn.shared import Linear
 
@@ -28,7 +27,7 @@ class ByteNetState(NamedTuple):
     histories: tuple[Float[Tensor, "rows _ _"], ...]  # what each block's convolution will read again
 
 
-class ByteNetDecoder(Decoder):
+class ByteNetDecoder(WordDecoder):
     """Step t reads W [y_{t-1}; s_t] + b; there is no attention, and beyond the last state of the source s_t is 0."""
 
     Config = ByteNetDecoderConfig
@@ -83,9 +82,6 @@ class ByteNetDecoder(Decoder):
     def forward(self, tokens: Int[Tensor, "batch target"], memory: Memory, look: bool = False) -> Steps:
         return Steps(self.run(tokens, memory, self.start(memory))[0])
 
-    def loss(self, steps: Steps, target: Int[Tensor, "batch target"], label_smoothing: float = 0.0) -> Float[Tensor, ""]:
-        return linear_cross_entropy(self.dropout(steps.outputs), self.output, target, PAD, label_smoothing)
-
-    def logits(self, steps: Steps) -> Float[Tensor, "batch target vocabulary"]:
-        scores: Tensor = self.output(self.dropout(steps.outputs))
-        return scores
+    def finished(self, outputs: Float[Tensor, "batch target size"]) -> Float[Tensor, "batch target size"]:
+        dropped: Tensor = self.dropout(outputs)
+        return dropped

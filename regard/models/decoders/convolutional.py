@@ -7,13 +7,12 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.data.tokenizers import PAD
 from regard.errors import UserError
+from regard.models.decoders.words import WordDecoder
 from regard.models.encoders.convolutional import ConvolutionalConfig
-from regard.models.interface import Decoder, Memory, Step, StepFunction, Steps
+from regard.models.interface import Memory, Step, StepFunction, Steps
 from regard.nn.attention import Attention
 from regard.nn.convolution import HALF, Convolution, GatedBlock, gated, scale_gradient, start_histories
-from regard.nn.cross_entropy import linear_cross_entropy
 from regard.nn.dropout import Dropout
 from regard.nn.shared import Linear
 
@@ -66,7 +65,7 @@ class AttendingBlock(GatedBlock):
         return run
 
 
-class ConvolutionalDecoder(Decoder):
+class ConvolutionalDecoder(WordDecoder):
     Config = ConvolutionalDecoderConfig
 
     def __init__(self, config: ConvolutionalDecoderConfig, vocabulary: int, memory_size: int, summary_size: int) -> None:
@@ -128,7 +127,7 @@ class ConvolutionalDecoder(Decoder):
 
         return run
 
-    def words(self, tokens: Int[Tensor, "rows time"], places: Int[Tensor, "#rows time"]) -> States:
+    def placed_words(self, tokens: Int[Tensor, "rows time"], places: Int[Tensor, "#rows time"]) -> States:
         found: Tensor = self.dropout(self.positions.embed(self.embed(tokens), places))
         return found
 
@@ -137,7 +136,7 @@ class ConvolutionalDecoder(Decoder):
 
         def step(tokens: Int[Tensor, "rows"], state: ConvolutionalState) -> Step:
             self.positions.check(int(state.places.max()) + 1)
-            outputs, looks, histories = run(self.words(tokens[:, None], state.places), state.histories, read)
+            outputs, looks, histories = run(self.placed_words(tokens[:, None], state.places), state.histories, read)
             weights = torch.cat([look for look in looks if look is not None], dim=1).transpose(1, 2).flatten(0, 1)
             return Step(self.output(outputs[:, 0]), weights, ConvolutionalState(state.places + 1, histories))
 
@@ -147,12 +146,9 @@ class ConvolutionalDecoder(Decoder):
         self.positions.check(tokens.shape[1])
         places = torch.arange(tokens.shape[1], device=tokens.device)[None]
         histories = self.start(memory).histories
-        outputs, looks, _ = self.bind()(self.words(tokens, places), histories, self.reader(memory, look))
+        outputs, looks, _ = self.bind()(self.placed_words(tokens, places), histories, self.reader(memory, look))
         return Steps(outputs, torch.cat([one for one in looks if one is not None], dim=1) if look else None)
 
-    def loss(self, steps: Steps, target: Int[Tensor, "batch target"], label_smoothing: float = 0.0) -> Float[Tensor, ""]:
-        return linear_cross_entropy(self.dropout(steps.outputs), self.output, target, PAD, label_smoothing)
-
-    def logits(self, steps: Steps) -> Float[Tensor, "batch target vocabulary"]:
-        scores: Tensor = self.output(self.dropout(steps.outputs))
-        return scores
+    def finished(self, outputs: Float[Tensor, "batch target size"]) -> Float[Tensor, "batch target size"]:
+        dropped: Tensor = self.dropout(outputs)
+        return dropped

@@ -8,15 +8,14 @@ from jaxtyping import Float, Int
 from pydantic import model_validator
 from torch import Tensor, nn
 
-from regard.data.tokenizers import PAD, UNKNOWN
 from regard.models.attention import AttentionConfig
 from regard.models.decoders.context import ASKS, CONTEXTS, Climbed, Inputs, Moment, Parts, RecurrentState
-from regard.models.interface import Decoder, Memory, Step, StepFunction, Steps
+from regard.models.decoders.words import WordDecoder
+from regard.models.interface import Memory, Step, StepFunction, Steps
 from regard.nn.attention import Glance, Prepared, Trace
 from regard.nn.attention.attention import join_choices
 from regard.nn.cells import CELLS, Cell, CellList, CellState
-from regard.nn.copying import COPIES, Copying, copying_loss, extended_logits
-from regard.nn.cross_entropy import linear_cross_entropy
+from regard.nn.copying import COPIES
 from regard.nn.dropout import Dropout
 from regard.nn.recurrent import CONNECTIONS, connection_over, recurrent_mask
 from regard.nn.scan import scan
@@ -57,7 +56,7 @@ class Keys(NamedTuple):
     copying: Float[Tensor, "batch source output"] | None
 
 
-class RecurrentDecoder(Decoder):
+class RecurrentDecoder(WordDecoder):
     Config = RecurrentDecoderConfig
 
     def __init__(self, config: RecurrentDecoderConfig, vocabulary: int, memory_size: int, summary_size: int) -> None:
@@ -101,8 +100,7 @@ class RecurrentDecoder(Decoder):
 
     def prepare(self, memory: Memory) -> Memory:
         attention = None if self.attention is None else self.attention.prepare(memory.states, memory.visible)
-        copying = None if self.copy_words is None else self.copy_words.prepare(memory.states)
-        return memory._replace(keys=Keys(attention, copying))
+        return memory._replace(keys=Keys(attention, self.copy_keys(memory)))
 
     def start(self, memory: Memory) -> RecurrentState:
         fed = 0 if self.from_fed is None else self.from_fed.in_features
@@ -154,9 +152,7 @@ class RecurrentDecoder(Decoder):
         return recurrent_mask(cell, rows, self.recurrent_dropout, self.training)
 
     def words(self, tokens: Int[Tensor, "*rows"]) -> Float[Tensor, "*rows size"]:
-        """Embeddings; a word that was copied though nobody knows it is read as the unknown one."""
-        known = tokens.where(tokens < self.embed.num_embeddings, UNKNOWN) if self.copies_words else tokens
-        found: Tensor = self.dropout(self.embed(known))
+        found: Tensor = self.dropout(super().words(tokens))
         return found
 
     def stepper(self, memory: Memory) -> StepFunction:
@@ -223,22 +219,9 @@ class RecurrentDecoder(Decoder):
         context, weights, choice = self.attention(states[self.context.asks], memory.keys.attention, look)
         return Steps(torch.tanh(self.join(torch.cat([top, context], dim=-1))), weights, choice=choice)
 
-    def copying(self, outputs: Float[Tensor, "batch target size"], memory: Memory) -> Copying | None:
-        if self.copy_words is None:
-            return None
-        assert memory.copies is not None, "a decoder that copies is told what"
-        found: Copying = self.copy_words(outputs, memory.keys.copying, memory.visible, *memory.copies)
-        return found
-
-    def loss(self, steps: Steps, target: Int[Tensor, "batch target"], label_smoothing: float = 0.0) -> Float[Tensor, ""]:
-        outputs = self.dropout(steps.outputs)
-        if steps.copying is None:
-            return linear_cross_entropy(outputs, self.output, target, PAD, label_smoothing)
-        return copying_loss(outputs, self.output, target, steps.copying, PAD, label_smoothing)
-
-    def logits(self, steps: Steps) -> Float[Tensor, "batch target vocabulary"]:
-        scores: Tensor = self.output(self.dropout(steps.outputs))
-        return scores if steps.copying is None else extended_logits(scores, steps.copying)
+    def finished(self, outputs: Float[Tensor, "batch target size"]) -> Float[Tensor, "batch target size"]:
+        dropped: Tensor = self.dropout(outputs)
+        return dropped
 
 
 def with_beside(inputs: Float[Tensor, "*rows size"], beside: Float[Tensor, "*rows beside"] | None) -> Tensor:

@@ -48,11 +48,16 @@ class WordDecoder(Decoder):
         found: Copying = self.copy_words(outputs, memory.keys.copying, memory.visible, *memory.copies)
         return found
 
+    def finished(self, outputs: Float[Tensor, "batch target size"]) -> Float[Tensor, "batch target size"]:
+        """What the output layer reads."""
+        return outputs
+
     def loss(self, steps: Steps, target: Int[Tensor, "batch target"], label_smoothing: float = 0.0) -> Float[Tensor, ""]:
+        outputs = self.finished(steps.outputs)
         if steps.copying is None:
-            return linear_cross_entropy(steps.outputs, self.output, target, PAD, label_smoothing)
-        return copying_loss(steps.outputs, self.output, target, steps.copying, PAD, label_smoothing)
+            return linear_cross_entropy(outputs, self.output, target, PAD, label_smoothing)
+        return copying_loss(outputs, self.output, target, steps.copying, PAD, label_smoothing)
 
     def logits(self, steps: Steps) -> Float[Tensor, "batch target vocabulary"]:
-        scores: Tensor = self.output(steps.outputs)
+        scores: Tensor = self.output(self.finished(steps.outputs))
         return scores if steps.copying is None else extended_logits(scores, steps.copying)
