@@ -16,7 +16,8 @@ def hint(name: str, known: Iterable[str]) -> str:
 
 def is_other_way(problem: dict[str, Any]) -> bool:
     """Of a field that is a section or a list of them: that what was given as one is not the other."""
-    return problem["type"] == "list_type" and isinstance(problem["input"], Mapping)
+    ways = {"list_type": Mapping, "model_type": list}
+    return problem["type"] in ways and isinstance(problem["input"], ways[problem["type"]])
 
 
 def describe(section: type[BaseModel], problem: dict[str, Any], where: str) -> str:
@@ -35,7 +36,7 @@ def walk(section: type[BaseModel], place: Sequence[str]) -> tuple[list[str], lis
     """A place as its keys are written, without the names of what was tried there; the keys that are allowed beside the last."""
     options, keys, known = [section], list[str](), list(section.model_fields)
     for part in place:
-        if tried := [option for option in options if part in names_of(option)]:
+        if tried := [option for option in options if is_name_of(option, part)]:
             options = tried
             continue
         keys.append(part)
@@ -45,10 +46,11 @@ def walk(section: type[BaseModel], place: Sequence[str]) -> tuple[list[str], lis
     return keys, known
 
 
-def names_of(section: type[BaseModel]) -> set[str]:
-    """What pydantic calls it in the place of a problem: its kind, its class, a list of it."""
+def is_name_of(section: type[BaseModel], part: str) -> bool:
+    """Whether pydantic calls it so in the place of a problem: its kind, its class, or that inside brackets (a list of it)."""
     kind = section.model_fields.get("kind")
-    return {section.__name__, f"list[{section.__name__}]", *([] if kind is None else [str(kind.default)])}
+    inside = "[" in part and part.rstrip("]").endswith(section.__name__)
+    return inside or part == section.__name__ or (kind is not None and part == str(kind.default))
 
 
 def sections_in(annotation: object) -> list[type[BaseModel]]:

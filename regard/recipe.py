@@ -191,7 +191,7 @@ def parse(section: type[S], values: object, where: str = "") -> S:
     try:
         return section.model_validate(values)
     except ValidationError as error:
-        told = [problem for problem in error.errors() if not is_other_way(dict(problem))]
+        told = [problem for problem in error.errors() if not is_other_way(dict(problem))] or error.errors()
         problems = [describe(section, dict(problem), where) for problem in told]
         raise RecipeError("; ".join(dict.fromkeys(problems))) from None
 

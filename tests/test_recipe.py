@@ -6,7 +6,7 @@ from regard.models import MODELS, configure
 from regard.models.decoders import DECODERS
 from regard.models.encoders import ENCODERS
 from regard.nn.cells import CELLS
-from regard.recipe import Recipe, RecipeError, built_in, override, parse, read, to_yaml
+from regard.recipe import Recipe, RecipeError, built_in, merge, override, parse, read, to_yaml
 
 WRONG = {
     "training.updaets=3": "unknown key 'training.updaets'; did you mean 'updates'?",
@@ -109,3 +109,23 @@ def test_a_recipe_lies_over_its_base(tmp_path):
 def test_every_cell_has_a_recipe():
     found = {read(name).model["encoder"]["cell"] for name in built_in() if name.startswith("latin-")}
     assert found == CELLS.keys()
+
+
+def test_a_section_of_another_kind_takes_the_place_of_its_base():
+    under = {"model": {"encoder": {"layers": 2}, "size": 1}, "data": {"a": 1}}
+    assert merge(under, {"model": {"size": 2}}) == {"model": {"encoder": {"layers": 2}, "size": 2}, "data": {"a": 1}}
+    assert merge(under, {"model": {"kind": "other", "size": 2}}) == {"model": {"kind": "other", "size": 2}, "data": {"a": 1}}
+
+
+def test_what_a_wrong_key_is_told_beside_a_list_of_sections():
+    """A stack's attention is a section or a list of them: the key is named, not the two ways that were tried."""
+    for given, key in (({"scor": "dot"}, "scor"), ([{"heads": 2}, {"scor": "dot"}], "1.scor")):
+        values = {"encoder": {"kind": "transformer", "attention": given}}
+        with pytest.raises(RecipeError) as error:
+            configure(values)
+        assert str(error.value) == f"unknown key 'model.encoder.attention.{key}'; did you mean 'score'?"
+
+
+def test_a_list_in_the_place_of_a_section_is_told():
+    with pytest.raises(RecipeError, match=r"training: input should be a valid dictionary"):
+        parse(Recipe, {"training": []})

@@ -70,3 +70,12 @@ def test_what_cannot_be_paired_is_refused(name):
 def test_sacrebleu_is_imported_when_it_is_needed():
     code = "import sys, regard.evaluation.metrics; sys.exit('sacrebleu' in sys.modules or 'torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_bleu_at_spaces_leaves_tokens_as_they_were_cut():
+    """`d.` is one token there, and two as sacreBLEU cuts it: 4/5, 3/4, 2/3, 1/2 of the n-grams are found."""
+    hypotheses, references = ["a b c d e."], ["a b c d f."]
+    score = METRICS["bleu_as_cut"](hypotheses, references)
+    assert score.value == pytest.approx(100 * math.exp(sum(map(math.log, [4 / 5, 3 / 4, 2 / 3, 1 / 2])) / 4))
+    assert score.value != pytest.approx(METRICS["bleu"](hypotheses, references).value)
+    assert "|tok:none|" in score.signature
