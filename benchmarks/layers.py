@@ -99,7 +99,7 @@ def attention():
         lengths = torch.randint(time // 2, time + 1, (batch, 1), device="cuda")
         padded = torch.arange(time, device="cuda") < lengths
         for scope, visible, causal in (("all", None, False), ("causal", None, True), ("padded", padded, False)):
-            ours = functools.partial(short.short_self_attention, scale=HEAD**-0.5, visible=visible, causal=causal)
+            ours = functools.partial(short.short_joint_attention, scale=HEAD**-0.5, visible=visible, causal=causal)
             rivals = {name: functools.partial(sdpa, visible=visible, causal=causal, backend=backend)
                       for name, backend in BACKENDS.items()}  # fmt: skip
             moved = 4 * one, 7 * one

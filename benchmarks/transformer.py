@@ -26,6 +26,7 @@ from regard.models import build, configure
 from regard.recipe import read
 from regard.training.objective import Examples, Objective
 from regard.training.replay import Replay
+from regard.training.watch import Watch
 
 PAD, START, END = 0, 2, 3
 
@@ -114,19 +115,27 @@ class Trial:
         self.parameters = list(model.parameters())
         self.optimizer = torch.optim.AdamW(self.parameters, lr=1e-4, betas=(0.9, 0.98), fused=True)
         self.replay = Replay(model, precision, device) if graphs else None
+        self.watch = Watch(self.optimizer) if graphs else None
         self.run: Callable[..., Tensor] = self.model
 
     def step(self, batch: Batch) -> None:
-        if self.replay is not None:
-            self.replay(batch, 1 / 1000)
+        if self.watch is not None:
+            self.own_step(batch)
         else:
             examples = to_examples(batch, self.device)
             with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.precision == "bfloat16"):
                 loss = self.run(examples) / 1000
             loss.backward()
-        nn.utils.clip_grad_norm_(self.parameters, 1.0, foreach=True)
-        self.optimizer.step()
+            nn.utils.clip_grad_norm_(self.parameters, 1.0, foreach=True)
+            self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
+
+    def own_step(self, batch: Batch) -> None:
+        """As `regard train` does it on a GPU."""
+        loss = self.replay(batch, 1 / 1000)
+        norm = nn.utils.get_total_norm([one.grad for one in self.parameters if one.grad is not None])
+        self.watch.step(0, batch.rows, 0, loss, norm, 1.0)
+        list(self.watch.known())
 
 
 def to_examples(batch: Batch, device: torch.device) -> Examples:

@@ -32,6 +32,7 @@ SECTIONS = {
     for name in (
         "transformer-experts", "transformer-own-scope-compressed", "alone-two-way",
         "convolutional-convs2s-mixed", "convolutional-bytenet", "deep-gnmt", "deep-deepatt",
+        "experts-shazeer", "experts-feeding",
     )
 }  # fmt: skip
 aten = torch.ops.aten
@@ -146,6 +147,15 @@ def test_only_chosen_experts_are_counted():
     assert many - few == 2 * 8 * (64 - 4) * PAIRS * LENGTHS.source  # the gate, in one layer of two
 
 
+def test_the_work_of_experts_between_layers_by_hand():
+    """Of a row: two gates of 3 scores, of which 2 are chosen; a network of 4 x 6 there and back, each; and their sum."""
+    found = outlined(SECTIONS["experts-shazeer"]).operations
+    row = 2 * 4 * (2 * 3 + 2 * 2 * 6 + 2)
+    assert found["encoder.experts"] == row * PAIRS * LENGTHS.source
+    assert found["decoder.experts"] == row * PAIRS * LENGTHS.target
+    assert "encoder.attention" not in found
+
+
 def test_memory_grows_by_so_much_a_sentence():
     cost = Cost(Lengths(10, 20), 100, {"all": 7}, {"all": 1.0}, {"bfloat16": 50}, {"bfloat16": 3})
     memory = memory_of(cost, "bfloat16", 200)
@@ -206,4 +216,4 @@ def test_errors_are_for_people():
 
 
 def test_recipes_of_the_lecture_are_there():
-    assert LECTURE.keys() - set(built_in()) <= {"shazeer2017-moe"}
+    assert LECTURE.keys() <= built_in().keys()

@@ -27,7 +27,8 @@ def quick(values):
 
 # no attention to the source, two kinds to learn, or a deep stack
 SLOW = {"sutskever2014": (400, 0.005), "latin-lstm-tape": (250, 0.008)}
-SLOW |= dict.fromkeys(["gnmt2016-small", "deepatt2016", "deepatt2016-small"], (150, 0.005)) | {"gnmt2016": (300, 0.005)}
+SLOW |= dict.fromkeys(["gnmt2016-small", "deepatt2016", "deepatt2016-small"], (150, 0.005))
+SLOW |= {"gnmt2016": (300, 0.005), "shazeer2017-moe": (450, 0.005)}
 USUAL = {"latin-gru", "latin-lstm", "latin-hard"}  # of the recipes for one cell each, which tests/nn holds to their laws
 
 
@@ -50,7 +51,8 @@ def recurrent(side, values):
     encoder = values["model"]["encoder"]
     directions = 1 if encoder.get("bidirectional") is False else 2
     hidden, layers = 32 // directions if side == "encoder" else 32, values["model"][side].get("layers", 1)
-    return {"embedding_size": 24, "hidden_size": hidden, "layers": min(layers, 3), "dropout": 0}
+    experts = {"experts.number": 8, "experts.inner": 32} if "experts" in values["model"][side] else {}
+    return {"embedding_size": 24, "hidden_size": hidden, "layers": min(layers, 3), "dropout": 0, **experts}
 
 
 def transformer(side, values):

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from regard.data.tokenizers import PAD
 from regard.nn.attention.choice import Choice
 from regard.nn.copying import Copying
+from regard.nn.pooling import mean_over
 
 State = TypeVar("State")
 
@@ -19,10 +20,15 @@ class Memory(NamedTuple):
 
     states: Float[Tensor, "batch source size"]
     visible: Bool[Tensor, "batch source"]
-    summary: Float[Tensor, "batch summary"]
+    told: Float[Tensor, "batch summary"] | None = None  # what the encoder itself says of the whole
     keys: Any = None  # the decoder's view of `states`, prepared once
     copies: "Copies | None" = None  # where the decoder may copy words
     cost: Float[Tensor, ""] | None = None  # of the encoder beside the loss, a target token (experts that are not used alike)
+
+    @property
+    def summary(self) -> Float[Tensor, "batch summary"]:
+        """The whole as one vector: what was told, or the mean."""
+        return mean_over(self.states, self.visible) if self.told is None else self.told
 
 
 class Copies(NamedTuple):
@@ -47,7 +53,7 @@ class Steps(NamedTuple):
     weights: Float[Tensor, "batch heads target source"] | None = None
     copying: Copying | None = None  # how fit each source word is to be copied at each step
     choice: Choice | None = None  # what hard attention drew
-    cost: Float[Tensor, ""] | None = None  # of encoder and decoder beside the loss, a target token
+    cost: Float[Tensor, ""] | None = None  # beside the loss, a target token; a whole model adds its encoder's
 
 
 class Encoder(nn.Module):

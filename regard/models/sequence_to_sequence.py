@@ -62,5 +62,10 @@ class SequenceToSequence(Model):
         look: bool = False,
     ) -> Steps:
         """Teacher forcing up to the layer under the logits."""
-        steps: Steps = self.decoder(target, self.encode(source, lengths, copies), look)
-        return steps
+        memory = self.encode(source, lengths, copies)
+        steps: Steps = self.decoder(target, memory, look)
+        return steps._replace(cost=added(memory.cost, steps.cost))
+
+
+def added(one: Float[Tensor, ""] | None, other: Float[Tensor, ""] | None) -> Float[Tensor, ""] | None:
+    return other if one is None else one if other is None else one + other

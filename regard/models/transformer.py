@@ -3,11 +3,12 @@
 from typing import Annotated, Literal
 
 import torch
-from pydantic import Field, model_validator
+from pydantic import model_validator
 from torch import nn
 
 from regard.errors import UserError
 from regard.models.attention import AttentionConfig
+from regard.models.experts import LayerExperts
 from regard.nn.attention import SELECTIONS, Attention
 from regard.nn.attention.scopes import SCOPES
 from regard.nn.experts import Experts
@@ -30,30 +31,13 @@ class HeadsConfig(AttentionConfig):
         return self.model_copy(update={"values": self.values or query_size}).build(query_size, memory_size, causal)
 
 
-class ExpertsConfig(Section):
-    """Mixtures of experts in the place of some feed-forward networks (Shazeer et al. 2017)."""
-
-    number: Positive = 4
-    chosen: Positive = 2  # experts a token
-    capacity: Annotated[float, Field(gt=0)] | None = None  # tokens an expert takes in training, in shares of the mean
-    noise: bool = True
-    balance: Annotated[float, Field(ge=0)] = 0.01
-    every: Positive = 2  # one layer in so many has experts, the last of them first
-
-    @model_validator(mode="after")
-    def enough(self) -> "ExpertsConfig":
-        if self.chosen > self.number:
-            raise ValueError(f"chosen={self.chosen} of number={self.number} experts")
-        return self
-
-
 class StackConfig(Section):
     size: Positive = 512  # of every state; d_model in the paper
     inner: Positive = 2048  # of the feed-forward networks
     layers: Positive = 6
     attention: HeadsConfig | list[HeadsConfig] = HeadsConfig()  # to itself; of a list, layers take theirs in turn
     feedforward: Annotated[str, name_of(FEEDFORWARDS, "feed-forward network")] = "relu"
-    experts: ExpertsConfig | None = None
+    experts: LayerExperts | None = None
     norm: Annotated[str, name_of(NORMS, "norm")] = "layer"
     norm_place: Literal["post", "pre"] = "post"  # norm(h + f(h)) or h + f(norm(h))
     positions: Annotated[str, name_of(POSITIONS, "kind of positions")] = "sinusoid"
@@ -118,8 +102,7 @@ class StackConfig(Section):
     def network(self, depth: int) -> nn.Module:
         if self.experts is None or (self.layers - 1 - depth) % self.experts.every:
             return FEEDFORWARDS[self.feedforward](self.size, self.inner, self.inner_dropout)
-        options = self.experts.model_dump(exclude={"every"})
-        return Experts(self.size, self.inner, activation=self.feedforward, dropout=self.inner_dropout, **options)
+        return self.experts.build(self.size, self.inner, self.feedforward, self.inner_dropout)
 
 
 def spread(stack: nn.Module) -> None:

@@ -137,9 +137,3 @@ def start_histories(blocks: Iterable[nn.Module], like: Float[Tensor, "rows _"]) 
 def scale_gradient(states: Float[Tensor, "*any"], factor: float) -> Float[Tensor, "*any"]:
     """The same numbers, whose gradient is multiplied."""
     return states.detach() + factor * (states - states.detach())
-
-
-def mean_over(states: States, visible: Visible) -> Float[Tensor, "batch size"]:
-    """The mean of what is no padding."""
-    counts = visible.sum(dim=1, keepdim=True).clamp(min=1)
-    return states.masked_fill(~visible[..., None], 0.0).sum(dim=1) / counts

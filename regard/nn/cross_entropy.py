@@ -12,6 +12,7 @@ from regard.nn.kernels import entropy
 from regard.nn.product import product
 
 CHUNK = {"cpu": 1 << 21, "cuda": 1 << 28}  # logits at a time: what stays in a CPU's cache; what fills a GPU
+TILE = 64  # rows; 262 instead of 256 of them take 9 % longer a row (8,000 words of 256 numbers)
 
 
 class _LinearCrossEntropy(torch.autograd.Function):
@@ -53,14 +54,17 @@ class _LinearCrossEntropy(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, *outer: Tensor) -> tuple[Tensor | None, ...]:
         (scale,) = outer
-        scaled = [(gradient * scale).to(kind) for gradient, kind in zip(ctx.saved_tensors, ctx.kinds, strict=True)]
+        into = [torch.empty_like(gradient, dtype=kind) for gradient, kind in zip(ctx.saved_tensors, ctx.kinds, strict=True)]
+        scaled = [torch.mul(gradient, scale, out=out) for gradient, out in zip(ctx.saved_tensors, into, strict=True)]
         return *scaled, *(None,) * (7 - len(scaled))
 
 
 def add_product(total: Float[Tensor, "a c"], left: Float[Tensor, "a b"], right: Float[Tensor, "b c"]) -> None:
-    """total += left right, in place where the types allow it."""
+    """total += left right, in place; a GPU's products of 16 bits can be added to float32 as they come."""
     if total.dtype == left.dtype:
         total.addmm_(left, right)
+    elif left.is_cuda:
+        torch.addmm(total, left, right, out_dtype=total.dtype, out=total)
     else:
         total += left @ right
 
@@ -70,15 +74,16 @@ def chunk_loss(
 ) -> tuple[Float[Tensor, ""], Float[Tensor, "rows vocabulary"]]:
     """-Σ q log p, with q = (1 - ε) [the truth] + ε / V, and its slope p - q.
 
-    log Σ e^l comes from the likeliest word, max l - log p: its probability is at least 1 / V and so never lost.
+    log Σ e^l comes from the likeliest word, max l - log p: its probability is at least 1 / V and so never lost. The slope
+    takes the place of the logits, which a cache then holds.
     """
     rows, each = torch.arange(len(target), device=target.device), smoothing / logits.shape[1]
-    slope = logits.softmax(dim=1)
-    best, place = logits.max(dim=1)
-    log_sum = best - slope[rows, place].log()
-    loss = ((1 - smoothing) * (log_sum - logits[rows, target])).sum()
-    if smoothing:
-        loss = loss + smoothing * log_sum.sum() - each * logits.sum()
+    best, own, total = logits.amax(dim=1), logits[rows, target], logits.sum() if smoothing else None
+    slope = torch.softmax(logits, dim=1, out=logits)
+    log_sum = best - slope.amax(dim=1).log()
+    loss = ((1 - smoothing) * (log_sum - own)).sum()
+    if total is not None:
+        loss = loss + smoothing * log_sum.sum() - each * total
         slope -= each
     slope[rows, target] -= 1 - smoothing
     return loss, slope
@@ -146,8 +151,9 @@ class _LinearLogSums(torch.autograd.Function):
 
 
 def chunks(inputs: Float[Tensor, "rows size"], weight: Float[Tensor, "vocabulary size"]) -> Iterator[slice]:
-    """Rows whose logits may exist together."""
+    """Rows whose logits may exist together; as many whole tiles of a CPU's product as they make."""
     rows = max(1, CHUNK.get(inputs.device.type, 1 << 21) // len(weight))
+    rows -= rows % TILE if rows > TILE and not inputs.is_cuda else 0
     return (slice(begin, begin + rows) for begin in range(0, len(inputs), rows))
 
 

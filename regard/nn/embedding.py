@@ -3,7 +3,8 @@
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
-from torch.nn import functional
+
+from regard.nn.kernels.words import lookup
 
 
 class Embedding(nn.Embedding):
@@ -17,4 +18,4 @@ class Embedding(nn.Embedding):
         device, weight = self.weight.device.type, self.weight
         if torch.is_autocast_enabled(device):
             weight = weight.to(torch.get_autocast_dtype(device))
-        return functional.embedding(input, weight)
+        return lookup(weight, input)

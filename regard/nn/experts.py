@@ -1,7 +1,7 @@
 """Mixture of experts (Shazeer et al. 2017): many feed-forward networks, of which each position uses few."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import torch
@@ -12,7 +12,6 @@ from torch.nn import functional
 from regard.errors import UserError
 from regard.nn.feedforward import FEEDFORWARDS, Fed, States
 from regard.nn.kernels.grouped import Groups, products
-from regard.nn.shared import Linear
 
 SMALLEST = 1e-4  # standard deviation of the noise, which is divided by
 TRIES = 4  # an expert wanted, so many are asked before a row passes by
@@ -34,13 +33,27 @@ class Choice(NamedTuple):
     served: Bool[Tensor, "rows chosen"]
 
 
+class Use(NamedTuple):
+    """How much each expert is used: Σ_x G(x)_e and Σ_x P(x, e)  (eq. 6 and 10). Sums: those of several steps add up."""
+
+    importance: Float[Tensor, "number"]
+    load: Float[Tensor, "number"]
+
+
+class Mixed(NamedTuple):
+    """What came out; in training also who was used for it."""
+
+    states: States
+    use: Use | None
+
+
 class Gate(nn.Module):
     """H(x) = x W_g + N(0, 1) softplus(x W_noise)  (eq. 4)."""
 
     def __init__(self, size: int, number: int, noise: bool) -> None:
         super().__init__()
-        self.choose = Linear(size, number, bias=False)
-        self.noise = Linear(size, number, bias=False) if noise else None
+        self.choose = nn.Linear(size, number, bias=False)  # torch's: `Leaves` rounds only ours
+        self.noise = nn.Linear(size, number, bias=False) if noise else None
         nn.init.normal_(self.choose.weight, std=0.01)  # the paper's 0 is balanced too, but without noise leaves the choice open
         if self.noise is not None:
             nn.init.zeros_(self.noise.weight)
@@ -52,7 +65,7 @@ class Gate(nn.Module):
         deviation = functional.softplus(self.project(rows, self.noise)).clamp_min(SMALLEST)
         return Scored(clean + torch.randn_like(clean) * deviation, clean, deviation)
 
-    def project(self, rows: Float[Tensor, "rows size"], layer: Linear) -> Scores:
+    def project(self, rows: Float[Tensor, "rows size"], layer: nn.Linear) -> Scores:
         """Not in autocast's type: rounding would choose other experts. In use in float64: what else is in the batch decides
         how a product is rounded, and must not decide between experts."""
         kind = torch.promote_types(rows.dtype, torch.float32) if self.training else torch.float64
@@ -105,7 +118,11 @@ class Experts(nn.Module):
         self.register_buffer("overflowed", torch.zeros(2, dtype=torch.long), persistent=False)
 
     def forward(self, states: States, visible: Bool[Tensor, "*rows"] | None = None) -> Fed:
-        """Rows that are not visible get no expert, come out as 0 and do not count in the cost."""
+        mixed, use = self.mix(states, visible)
+        return Fed(mixed, self.cost(use))
+
+    def mix(self, states: States, visible: Bool[Tensor, "*rows"] | None = None) -> Mixed:
+        """Rows that are not visible get no expert, come out as 0 and use nobody."""
         rows = states.reshape(-1, states.shape[-1])
         seen = rows.new_ones(len(rows), dtype=torch.bool) if visible is None else visible.reshape(-1)
         scored = self.gate(rows)
@@ -116,7 +133,7 @@ class Experts(nn.Module):
         results = groups.collect(self.serve(groups.deal(rows), groups))
         weights = share(scored.noisy, choice).to(results.dtype)
         mixed = (weights[:, None] @ results).squeeze(1)
-        return Fed(mixed.view(states.shape), self.cost(scored, wanted) if self.training else None)
+        return Mixed(mixed.view(states.shape), self.use(scored, wanted) if self.training else None)
 
     def serve(self, rows: Float[Tensor, "slots size"], groups: Groups) -> Float[Tensor, "slots size"]:
         """E_e(x), for the rows of every expert e."""
@@ -143,13 +160,34 @@ class Experts(nn.Module):
         self.overflowed += torch.stack([served - kept, wishes - served])
         return Choice(asked.gather(1, first), granted.gather(1, first))
 
-    def cost(self, scored: Scored, wanted: Choice) -> Float[Tensor, ""]:
-        """w (CV(importance)² + CV(load)²)  (section 4, appendix A), of what rows want rather than of what they are given."""
+    def use(self, scored: Scored, wanted: Choice) -> Use:
+        """Of what rows want rather than of what they are given."""
         none = torch.zeros_like(scored.noisy)
         importance = none.scatter(1, wanted.experts, share(scored.noisy, wanted)).sum(dim=0)
         chances = none.scatter(1, wanted.experts, 1.0) if scored.deviation is None else probability(scored, self.chosen)
-        load = chances.masked_fill(~wanted.served[:, :1], 0).sum(dim=0)
-        return (self.balance * (variation(importance) + variation(load))).float()
+        return Use(importance, chances.masked_fill(~wanted.served[:, :1], 0).sum(dim=0))
+
+    def cost(self, use: Use | None) -> Float[Tensor, ""] | None:
+        """w (CV(importance)² + CV(load)²)  (section 4, appendix A)."""
+        return None if use is None else (self.balance * (variation(use.importance) + variation(use.load))).float()
+
+
+class Between(nn.Module):
+    """x + σ(Σ_e G(x)_e E_e(x)): experts between two recurrent layers, with a way around them  (appendix E)."""
+
+    def __init__(self, experts: Experts, sigmoid: bool = True) -> None:
+        super().__init__()
+        self.experts, self.sigmoid = experts, sigmoid
+
+    def forward(self, states: States, visible: Bool[Tensor, "*rows"] | None = None) -> Mixed:
+        mixed, use = self.experts.mix(states, visible)
+        return Mixed(states + (mixed.sigmoid() if self.sigmoid else mixed), use)
+
+
+def total(uses: Iterable[Use | None]) -> Use | None:
+    """Of several steps."""
+    found = [use for use in uses if use is not None]
+    return Use(*(torch.stack(side).sum(dim=0) for side in zip(*found, strict=True))) if found else None
 
 
 def check(activation: str, number: int, chosen: int, capacity: float | None) -> None:

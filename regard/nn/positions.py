@@ -11,6 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.errors import UserError
+from regard.nn.kernels.words import entered
 from regard.nn.shared import Linear
 
 Words = Float[Tensor, "batch time size"]
@@ -55,13 +56,15 @@ class Positions(nn.Module):
 
     def embed(self, words: Words, places: Places) -> Words:
         """Words that know where they stand: w + p, or W [w; p] where they are concatenated."""
-        if not self.absolute:
-            return words
-        found = self.encode(places).to(words.dtype)
-        if self.merge is None:
-            return words + found
-        merged: Tensor = self.merge(torch.cat([words, found.expand(*words.shape[:2], -1)], dim=-1))
-        return merged
+        return self.enter(words, places, 1.0, 0.0)
+
+    def enter(self, words: Words, places: Places, scale: float, rate: float) -> Words:
+        """The same of words that are scaled, thinned out by dropout at this rate."""
+        found = self.encode(places) if self.absolute else None
+        if found is None or self.merge is None:
+            return entered(words, found, scale=scale, rate=rate)
+        both = torch.cat([words * scale, found.expand(*words.shape[:2], -1).to(words.dtype)], dim=-1)
+        return entered(self.merge(both), None, scale=1.0, rate=rate)
 
     def turn(self, vectors: Heads, places: Places) -> Heads:
         """Queries or keys that know where they stand."""

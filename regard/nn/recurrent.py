@@ -1,14 +1,16 @@
 """Recurrent layers: two directions, deep stacks and what connects them, dropout that stays the same over time."""
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from regard.errors import UserError
 from regard.nn.cell import Cell, CellList, CellState
 from regard.nn.dropout import Dropout, LockedDropout
+from regard.nn.experts import Between
 from regard.nn.scan import reverse_within, scan
 from regard.nn.shared import Linear, bind_product, shared
 
@@ -146,22 +148,34 @@ class RecurrentLayer(nn.Module):
         return torch.cat(outputs, dim=-1) if len(outputs) > 1 else outputs[0], last
 
 
+class Result(NamedTuple):
+    """What the top gives at every step, the states of each layer and direction at each row's end, and what experts cost."""
+
+    outputs: Outputs
+    last: Sequence[States]
+    cost: Float[Tensor, ""] | None = None
+
+
 class RecurrentStack(nn.Module):
     """Layers upon layers. Where a text goes on in the next batch, hand the states over (`detach_state` cuts the gradient).
 
-    `directions` is one number for all layers, or one for each.
+    `directions` is one number for all layers, or one for each. `experts` makes those that stand under layer `experts_under`
+    (counted from 1) for the size of what passes there.
     """
 
     def __init__(
         self, cell: type[Cell], input_size: int, hidden_size: int, layers: int = 1, directions: int | Sequence[int] = 1,
         dropout: float = 0.0, locked: bool = False, recurrent_dropout: float = 0.0, layer_norm: bool = False,
         connection: type[Connection] = Connection, connect_from: int = 1, connect_top: bool = False,
+        experts: Callable[[int], Between] | None = None, experts_under: int = 0,
     ) -> None:  # fmt: skip
         super().__init__()
         self.dropout = LockedDropout(dropout) if locked else Dropout(dropout)
-        self.layers, self.connections = nn.ModuleList(), nn.ModuleList()
-        self.output_size = input_size
+        self.layers, self.connections, self.experts_under = nn.ModuleList(), nn.ModuleList(), experts_under
+        self.output_size, self.between = input_size, None
         for depth, ways in enumerate([directions] * layers if isinstance(directions, int) else directions, start=1):
+            if experts is not None and depth == experts_under:
+                self.between = experts(self.output_size)
             layer = RecurrentLayer(cell, self.output_size, hidden_size, ways, layer_norm, recurrent_dropout)
             kind = connection_over(depth, layers, connection, connect_from, connect_top)
             over = kind(self.output_size, layer.output_size, layer.cells[0].width, len(layer.cells), top=depth == layers)
@@ -179,14 +193,30 @@ class RecurrentStack(nn.Module):
         lengths: Int[Tensor, "batch"] | None = None,
         states: Sequence[States] | None = None,
     ) -> tuple[Outputs, Sequence[States]]:
-        """What the top gives at every step, and the states of each layer and direction at each row's end."""
-        last = []
+        """As `climb`, without the cost."""
+        return self.climb(inputs, lengths, states)[:2]
+
+    def climb(
+        self,
+        inputs: Float[Tensor, "batch time input"],
+        lengths: Int[Tensor, "batch"] | None = None,
+        states: Sequence[States] | None = None,
+    ) -> Result:
+        last, cost = list[States](), None
         for depth, (layer, connection) in enumerate(zip(self.layers, self.connections, strict=True)):
+            if self.between is not None and depth + 1 == self.experts_under:
+                inputs, use = self.between(inputs, present(inputs, lengths))
+                cost = self.between.experts.cost(use)
             inputs = self.dropout(inputs)
             outputs, end = layer(inputs, lengths, None if states is None else states[depth])
             inputs = connection(inputs, outputs, connection.share(layer.cells, inputs))  # type: ignore[operator]
             last.append(end)
-        return inputs, last
+        return Result(inputs, last, cost)
+
+
+def present(inputs: Float[Tensor, "batch time _"], lengths: Int[Tensor, "batch"] | None) -> Bool[Tensor, "batch time"] | None:
+    """Where there is no padding."""
+    return None if lengths is None else torch.arange(inputs.shape[1], device=inputs.device) < lengths[:, None]
 
 
 class Columns(nn.Module):
@@ -209,8 +239,8 @@ class Columns(nn.Module):
     def dropout(self) -> nn.Module:
         return self.columns[0].dropout  # type: ignore[return-value]
 
-    def forward(
-        self, inputs: Float[Tensor, "batch time input"], lengths: Int[Tensor, "batch"] | None = None
-    ) -> tuple[Outputs, Sequence[States]]:
-        outputs, last = zip(*(column(inputs, lengths) for column in self.columns), strict=True)
-        return torch.cat(outputs, dim=-1), [end for ends in last for end in ends]
+    def climb(self, inputs: Float[Tensor, "batch time input"], lengths: Int[Tensor, "batch"] | None = None) -> Result:
+        outputs, last, costs = zip(*(column.climb(inputs, lengths) for column in self.columns), strict=True)  # type: ignore[operator]
+        known = [cost for cost in costs if cost is not None]
+        cost = torch.stack(known).sum() if known else None
+        return Result(torch.cat(outputs, dim=-1), [end for ends in last for end in ends], cost)

@@ -154,7 +154,8 @@ class Stack(nn.Module):
     def enter(self, words: States, places: Int[Tensor, "#batch time"], upto: int, present: Visible | None = None) -> Stream:
         """drop(√d w + p): embeddings begin at length 1, positions at √d."""
         self.positions.check(upto)
-        states = self.dropout(self.positions.embed(words * self.size**0.5, places))
+        rate = self.dropout.p if self.training else 0.0
+        states = self.positions.enter(words, places, self.size**0.5, rate)
         return Stream(states, states if self.first_norm is None else self.first_norm(states, present))
 
     def forward(

@@ -9,7 +9,7 @@ import torch
 from regard.models import Model, build, configure
 from regard.models.interface import Copies
 from regard.nn.cross_entropy import CHUNK
-from regard.planning.outline import Drawing, kept, watch_sides
+from regard.planning.outline import Drawing, kept, watch
 from regard.planning.parts import parameters, parts
 from regard.planning.paths import paths_of
 
@@ -81,7 +81,7 @@ def drawn(drawing: Drawing, section: Mapping[str, Any], vocabulary: int) -> Mode
     owners = parts(model)
     for name, parameter in model.named_parameters():
         drawing.own(parameter, owners[name])
-    watch_sides(drawing, model)
+    watch(drawing, model)
     return model
 
 

@@ -14,6 +14,8 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
+from regard.nn.experts import Between, Experts
+
 aten = torch.ops.aten
 ATTENTION = "attention"  # whose products have no weight
 
@@ -68,13 +70,13 @@ class Drawing(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Computes with outlines, and counts the operations of products by the part that owns their weight.
 
     A weight that is cast, turned, normalised or put beside others belongs to the part that it came from. A product of two
-    results is attention's, of the side (`encoder.`, `decoder.`) that is at work.
+    results is attention's (inside of experts theirs), of the side (`encoder.`, `decoder.`) that is at work.
     """
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.operations: Counter[str] = Counter()
-        self.side = ""
+        self.side, self.unowned = "", ATTENTION
         self.forced: str | None = None
         self.owners: dict[int, tuple[str, torch.UntypedStorage]] = {}  # kept, so that no other storage takes its address
 
@@ -113,7 +115,7 @@ class Drawing(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 if isinstance(leaf, Tensor):
                     self.own(leaf, str(owners[0]))
         elif count := operations(func, args, result):
-            weight = next((owner for owner in reversed(owners) if owner is not None), self.side + ATTENTION)
+            weight = next((owner for owner in reversed(owners) if owner is not None), self.side + self.unowned)
             self.operations[self.forced or weight] += count
 
 
@@ -169,16 +171,17 @@ def kept(apart: Iterable[Tensor]) -> Iterator[Callable[[], int]]:
         yield lambda: sum(storage.nbytes() for storage in storages.values())
 
 
-def watch_sides(drawing: Drawing, model: nn.Module) -> None:
-    """Lets the drawing know when an encoder is at work."""
+def watch(drawing: Drawing, model: nn.Module) -> None:
+    """Lets the drawing know when an encoder or experts are at work."""
 
-    def turn(side: str) -> Callable[..., None]:
-        def turned(*_: Any) -> None:
-            drawing.side = side
-
-        return turned
+    def tell(**facts: str) -> Callable[..., None]:
+        return lambda *_: vars(drawing).update(facts)
 
     drawing.side = "decoder."
     if isinstance(encoder := getattr(model, "encoder", None), nn.Module):
-        encoder.register_forward_pre_hook(turn("encoder."))
-        encoder.register_forward_hook(turn("decoder."))
+        encoder.register_forward_pre_hook(tell(side="encoder."))
+        encoder.register_forward_hook(tell(side="decoder."))
+    for part in model.modules():
+        if isinstance(part, Between | Experts):
+            part.register_forward_pre_hook(tell(unowned="experts"))
+            part.register_forward_hook(tell(unowned=ATTENTION))

@@ -11,7 +11,7 @@ from torch.nn import functional
 from regard.nn import dropout, scan
 from regard.nn.attention.attend import FASTEST
 from regard.nn.gated_scan import Engine, Gradients, Pass
-from regard.nn.kernels import activation, additive, flash, grouped, norm, short
+from regard.nn.kernels import activation, additive, flash, grouped, norm, short, words
 from regard.nn.kernels.flash_launch import Rule, Saved
 
 
@@ -105,6 +105,7 @@ def on_gpu(stack: ExitStack) -> None:
     stack.enter_context(replaced(additive, additive_attention=compared))
     stack.enter_context(replaced(norm, joined=nothing))
     stack.enter_context(replaced(activation, activated=nothing))
+    stack.enter_context(replaced(words, brought_in=lambda states, *_: torch.empty_like(states)))
     for kernels in (short, flash, additive, norm, activation):
         stack.enter_context(replaced(kernels, interpreted=lambda: True, available=lambda: True))
     before = dropout.Dropout.forward

@@ -5,7 +5,7 @@ with other numbers in the same places: one graph for each tuple of shapes that r
 """
 
 import warnings
-from collections import Counter, OrderedDict
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -25,18 +25,25 @@ class Refused(RuntimeError):
     """What cannot be recorded."""
 
 
-class Recording(NamedTuple):
-    """A graph, and where it finds its inputs and leaves its loss."""
-
+class Take(NamedTuple):
     graph: torch.cuda.CUDAGraph
-    inputs: Sequence[Tensor]  # those of them that are tensors
-    loss: Float[Tensor, ""]
+    loss: Float[Tensor, ""]  # where it leaves it
+
+
+class Recording(NamedTuple):
+    """Takes of one computation, where they find their inputs, and what they reach. A graph that is still being played cannot be
+    launched again before its end, and the GPU would then wait for the host: where a shape comes again at once, two take turns.
+    """
+
+    takes: deque[Take]
+    inputs: Sequence[Any]
     reached: Sequence[int]  # the parameters that have a gradient; others keep None, for an optimizer would decay them
 
     def replay(self, inputs: Sequence[Any]) -> Float[Tensor, ""]:
-        torch._foreach_copy_(list(self.inputs), tensors_of(inputs), non_blocking=True)
-        self.graph.replay()
-        return self.loss.clone()
+        torch._foreach_copy_(tensors_of(self.inputs), tensors_of(inputs), non_blocking=True)
+        self.takes.rotate()
+        self.takes[0].graph.replay()
+        return self.takes[0].loss.clone()
 
 
 class Captured:
@@ -44,19 +51,22 @@ class Captured:
 
     Inputs are tensors, or values that belong to a graph as shapes do (None, a size). What has come `after` times is recorded;
     where its graph had to make room it waits twice as long next time, then four times: `keep` graphs are kept, those
-    used last. Graphs write into gradients that stay where they are; a gradient that was set to None counts as 0, so `zero_grad`
-    and sums over several calls work as ever. `compute` must not wait for the GPU: one that does is computed directly, and
-    `refused` says why. Name the `buffers` that it changes: they are put back after the rehearsal that precedes a recording.
+    used last. Graphs leave gradients in one place, where the parameters find them; those that parameters had before are added,
+    so `zero_grad` and sums over several calls work as ever. `compute` must not wait for the GPU: one that does is computed
+    directly, and `refused` says why. Name the `buffers` that it changes: they are put back after the rehearsal that precedes a
+    recording. `leaves` stand for the parameters where compute reads something else for them, in their order.
     """
 
     def __init__(
         self, compute: Compute, parameters: Iterable[nn.Parameter], after: int = 2, keep: int = 16,
-        buffers: Iterable[Tensor] = (),
+        buffers: Iterable[Tensor] = (), leaves: Iterable[Tensor] | None = None,
     ) -> None:  # fmt: skip
         self.compute, self.after, self.keep, self.buffers = compute, after, keep, list(buffers)
         self.parameters = [parameter for parameter in parameters if parameter.requires_grad]
+        self.leaves = self.parameters if leaves is None else list(leaves)
         self.gradients: list[Tensor] = []
         self.recordings: OrderedDict[Key, Recording] = OrderedDict()
+        self.latest: Key = ()  # what was replayed last
         self.waited, self.dropped = Counter[Key](), Counter[Key]()
         self.refused: dict[Key, str] = {}
         self.pool: Any = None  # of the graphs' memory: they never run at once, so they share it
@@ -66,14 +76,26 @@ class Captured:
         key = key_of(inputs)
         if key not in self.recordings and not (self.ripe(key, inputs) and self.record(key, inputs)):
             return self.directly(*inputs)
+        recording = self.recordings[key]
+        if key == self.latest and len(recording.takes) == 1:
+            recording.takes.append(self.take(recording.inputs, recording.reached))
         self.recordings.move_to_end(key)
-        self.settle(self.recordings[key].reached)
-        return self.recordings[key].replay(inputs)
+        self.latest, before = key, self.set_aside(recording.reached)
+        loss = recording.replay(inputs)
+        self.hand_over(recording.reached, before)
+        return loss
 
     def directly(self, *inputs: Any) -> Float[Tensor, ""]:
+        loss, gradients = self.differentiated(*inputs)
+        for parameter, gradient in zip(self.parameters, gradients, strict=True):
+            if gradient is not None:  # which may be another parameter's too
+                own = torch.empty_like(parameter).copy_(gradient)
+                parameter.grad = own if parameter.grad is None else parameter.grad + own
+        return loss
+
+    def differentiated(self, *inputs: Any) -> tuple[Float[Tensor, ""], Sequence[Tensor | None]]:
         loss = self.compute(*inputs)
-        loss.backward()  # type: ignore[no-untyped-call]
-        return loss.detach()
+        return loss.detach(), torch.autograd.grad(loss, self.leaves, allow_unused=True)
 
     def ripe(self, key: Key, inputs: Sequence[Any]) -> bool:
         self.waited[key] += 1
@@ -95,33 +117,36 @@ class Captured:
     def recorded(self, inputs: Sequence[Any]) -> Recording:
         if self.pool is None:
             self.pool, self.aside = torch.cuda.graph_pool_handle(), torch.cuda.Stream()  # type: ignore[no-untyped-call]
-        graph, chance, aside = torch.cuda.CUDAGraph(), torch.cuda.get_rng_state(), self.aside
-        before = [parameter.grad for parameter in self.parameters]
+        chance = torch.cuda.get_rng_state()
         try:
-            reached = self.rehearse(inputs, aside)
-            self.put(self.places())
-            with torch.cuda.graph(graph, pool=self.pool, stream=aside):
-                loss = self.directly(*inputs)
+            reached = self.rehearse(inputs)
         finally:
-            self.put(before)
             torch.cuda.set_rng_state(chance)  # a recording uses up no random numbers
-        return Recording(graph, tensors_of(inputs), loss, reached)
+        return Recording(deque([self.take(inputs, reached)]), inputs, reached)
 
-    def rehearse(self, inputs: Sequence[Any], aside: torch.cuda.Stream) -> list[int]:
+    def take(self, inputs: Sequence[Any], reached: Sequence[int]) -> Take:
+        graph, places, chance = torch.cuda.CUDAGraph(), self.places(), torch.cuda.get_rng_state()
+        with torch.cuda.graph(graph, pool=self.pool, stream=self.aside):
+            loss, gradients = self.differentiated(*inputs)
+            copy_all([places[number] for number in reached], [one for one in gradients if one is not None])
+            del gradients  # their memory is the pool's again
+        torch.cuda.set_rng_state(chance)
+        return Take(graph, loss)
+
+    def rehearse(self, inputs: Sequence[Any]) -> list[int]:
         """One run aside, which does what only a first run does; the parameters that it reached."""
         kept = [buffer.clone() for buffer in self.buffers]
-        self.put([None] * len(self.parameters))
-        aside.wait_stream(torch.cuda.current_stream())
+        self.aside.wait_stream(torch.cuda.current_stream())
         try:
-            with torch.cuda.stream(aside), no_waiting():
-                self.directly(*inputs)
+            with torch.cuda.stream(self.aside), no_waiting():
+                _, gradients = self.differentiated(*inputs)
         except RuntimeError as error:
             raise Refused(str(error)) from error
         finally:
-            torch.cuda.current_stream().wait_stream(aside)
+            torch.cuda.current_stream().wait_stream(self.aside)
             for buffer, value in zip(self.buffers, kept, strict=True):
                 buffer.copy_(value)
-        return [number for number, parameter in enumerate(self.parameters) if parameter.grad is not None]
+        return [number for number, gradient in enumerate(gradients) if gradient is not None]
 
     def places(self) -> list[Tensor]:
         """Where graphs leave the gradients; made when first asked for."""
@@ -129,20 +154,21 @@ class Captured:
             self.gradients = [torch.zeros_like(parameter) for parameter in self.parameters]
         return self.gradients
 
-    def put(self, gradients: Sequence[Tensor | None]) -> None:
-        for parameter, gradient in zip(self.parameters, gradients, strict=True):
-            parameter.grad = gradient
+    def set_aside(self, reached: Sequence[int]) -> dict[int, Tensor]:
+        """The gradients that are there already; what lies where a graph will write is copied."""
+        before = {number: self.parameters[number].grad for number in reached}
+        return {
+            number: gradient.clone() if gradient is self.gradients[number] else gradient
+            for number, gradient in before.items()
+            if gradient is not None
+        }
 
-    def settle(self, reached: Sequence[int]) -> None:
-        """Let the gradients lie where the graphs add to them: those that were set to None as 0, others moved."""
-        places = self.places()
-        if fresh := [places[number] for number in reached if self.parameters[number].grad is None]:
-            torch._foreach_zero_(fresh)
+    def hand_over(self, reached: Sequence[int], before: dict[int, Tensor]) -> None:
+        """What a graph has left becomes the parameters' gradients, with what they had before added."""
         for number in reached:
-            gradient = self.parameters[number].grad
-            if gradient is not None and gradient is not places[number]:
-                places[number].copy_(gradient)
-            self.parameters[number].grad = places[number]
+            self.parameters[number].grad = self.gradients[number]
+        if before:
+            torch._foreach_add_([self.gradients[number] for number in before], list(before.values()))
 
 
 @contextmanager
@@ -162,6 +188,13 @@ def roomy() -> bool:
     """Whether there is memory for one graph more: each keeps what its shapes need, and none is ever given back."""
     free, total = torch.cuda.mem_get_info()
     return free + torch.cuda.memory_reserved() - torch.cuda.memory_allocated() > ROOM * total
+
+
+def copy_all(into: Sequence[Tensor], given: Sequence[Tensor]) -> None:
+    """A few launches for each kind of number; for kinds mixed in one list there would be one for each tensor."""
+    for kind in dict.fromkeys(one.dtype for one in given):
+        pairs = [(out, one) for out, one in zip(into, given, strict=True) if one.dtype == kind]
+        torch._foreach_copy_([out for out, _ in pairs], [one for _, one in pairs])
 
 
 def tensors_of(inputs: Sequence[Any]) -> list[Tensor]:

@@ -123,12 +123,13 @@ class Trainer:
         for group in self.optimizer.param_groups:
             group["lr"] = self.rate(progress)
         loss = self.backward(rows, tokens)
-        norm = nn.utils.clip_grad_norm_(self.model.parameters(), self.training.clip)
         progress.window_tokens += tokens
         if self.watch is None:
+            norm = nn.utils.clip_grad_norm_(self.model.parameters(), self.training.clip)
             self.step_or_skip(progress, rows, tokens, loss, norm)
         else:
-            finite = self.watch.step(progress.step, rows, tokens, loss, norm)
+            norm = nn.utils.get_total_norm([one.grad for one in self.model.parameters() if one.grad is not None])
+            finite = self.watch.step(progress.step, rows, tokens, loss, norm, self.training.clip)
             self.window += torch.where(finite, loss * tokens, 0.0)
             self.settle(progress)
         self.optimizer.zero_grad(set_to_none=True)

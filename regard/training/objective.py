@@ -1,6 +1,7 @@
 """What training minimises: the cross-entropy of the true target, summed over its tokens, and what else is asked for."""
 
-from collections.abc import Mapping
+import functools
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,17 +33,35 @@ class Examples(NamedTuple):
 
 
 def on_device(batch: Batch, device: torch.device) -> Examples:
-    source, lengths, read, written = (
-        to_device(array, device) for array in (batch.source, batch.source_lengths, batch.target_input, batch.target_output)
-    )
-    copies = None if batch.copies is None else Copies(to_device(batch.copies, device), batch.copy_size)
-    links = None if batch.links is None else to_device(batch.links, device)
+    arrays = batch.source, batch.source_lengths, batch.target_input, batch.target_output, batch.copies, batch.links
+    source, lengths, read, written, words, links = sent(arrays, device)
+    copies = None if words is None else Copies(words, batch.copy_size)
     return Examples(source, lengths, read, written, copies, links)
 
 
+def sent(arrays: Sequence[npt.NDArray[Any] | None], device: torch.device) -> list[Any]:
+    """To a GPU on a stream of their own, so that they are there by the time that earlier steps are done."""
+    tensors = [None if array is None else torch.from_numpy(np.ascontiguousarray(array)) for array in arrays]
+    if device.type != "cuda":
+        return tensors
+    now, aside = torch.cuda.current_stream(device), courier(device)
+    with torch.cuda.stream(aside):
+        tensors = [None if one is None else one.pin_memory().to(device, non_blocking=True) for one in tensors]
+    now.wait_stream(aside)
+    for one in tensors:
+        if one is not None:
+            one.record_stream(now)  # its memory is not the courier's again before they are done
+    return tensors
+
+
 def to_device(array: npt.NDArray[Any], device: torch.device) -> Tensor:
-    tensor = torch.from_numpy(np.ascontiguousarray(array))
-    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor
+    (tensor,) = sent([array], device)
+    return tensor  # type: ignore[no-any-return]
+
+
+@functools.cache
+def courier(device: torch.device) -> torch.cuda.Stream:
+    return torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
 
 
 class Objective(nn.Module):

@@ -10,6 +10,7 @@ from torch import Tensor
 from regard.data.batching import Batch, roomy
 from regard.models.interface import Copies
 from regard.training.capture import Captured
+from regard.training.leaves import Leaves
 from regard.training.objective import Examples, Objective, on_device
 
 GRAPHS = 96  # shapes whose graphs are kept
@@ -20,8 +21,10 @@ class Replay:
     """Adds the gradients of scale times the loss of a batch to those of the parameters, and returns it."""
 
     def __init__(self, objective: Objective, precision: str, device: torch.device) -> None:
-        self.objective, self.precision, self.device = objective, precision, device
-        self.captured = Captured(self.compute, objective.parameters(), keep=GRAPHS, buffers=objective.buffers())
+        self.precision, self.device = precision, device
+        self.objective = Leaves(objective, torch.bfloat16 if precision == "bfloat16" else None)
+        parameters, leaves = self.objective.parameters, self.objective.tensors
+        self.captured = Captured(self.compute, parameters, keep=GRAPHS, buffers=objective.buffers(), leaves=leaves)
 
     def compute(self, scale: Float[Tensor, ""], *parts: Any) -> Float[Tensor, ""]:
         with autocast(self.device, self.precision):

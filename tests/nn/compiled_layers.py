@@ -14,7 +14,8 @@ import pytest
 SHARED = 227 * 1024  # bytes a program may have on an H100 or H200
 TYPES = {"VISIBLE": "*u8", "LAST": "*i64", "SEED": "*i64", "SUMS": "*fp32"}
 TYPES |= dict.fromkeys(("BIAS", "WEIGHT", "OFFSET"), "*fp32") | dict.fromkeys(("scale", "factor", "eps"), "fp32")
-TYPES |= dict.fromkeys(("HEADS", "T", "S", "ROWS"), "i32")
+TYPES |= dict.fromkeys(("HEADS", "T", "S", "ROWS", "TIME", "COUNT"), "i32")
+TYPES |= {"WORDS": "*i32", "ORDER": "*i64", "EDGES": "*fp32", "PLACES": "*fp32"}
 NUMBERS = {"*bf16": ("bfloat16", 2), "*fp32": ("float32", 4)}
 LENGTHS, SIZES = (16, 32, 64, 128), (64, 128)
 
@@ -69,7 +70,7 @@ def norm(size, kind, back):
     from regard.nn.kernels import norm_tiles
     from regard.nn.kernels.norm import BACK, THERE, tile_for
 
-    tile = tile_for(size, BACK if back else THERE)
+    tile = tile_for(size, *(BACK if back else THERE))
     warps = tile.pop("num_warps")
     flags = dict.fromkeys(("ADDS", "BIASED", "SHIFTS", "DROPS", "CENTRED", "NORMS", "PASSES", "SPLITS"), True)
     return compiled(norm_tiles.add_norm_back if back else norm_tiles.add_norm, {"SIZE": size, **tile, **flags}, kind, warps)
@@ -84,6 +85,27 @@ def activation(name, kind, back, width=2048):
     warps = tile.pop("num_warps")
     constants = {"WIDTH": width, "BIASED": True, "LEARNS": True, "DROPS": True, "KIND": KINDS[name], **tile}
     return compiled(activation_tiles.activate_back if back else activation_tiles.activate, constants, kind, warps)
+
+
+def words(name, kind, size=512):
+    import triton.language as tl
+
+    from regard.nn.kernels import words_tiles
+    from regard.nn.kernels.norm import tile_for
+    from regard.nn.kernels.words import AT_ONCE, BLOCK, COLUMNS
+    from regard.nn.kernels.words import NUMBERS as NUMBERS_OF_A_TILE
+
+    tile = {"C": COLUMNS, "B": BLOCK, "AT_ONCE": AT_ONCE, "KIND": getattr(tl, NUMBERS[kind][0]), "num_warps": 4}
+    tile = tile_for(size, NUMBERS_OF_A_TILE) if name == "enter" else tile
+    warps = tile.pop("num_warps")
+    return compiled(getattr(words_tiles, name), {"SIZE": size, "ADDS": True, "DROPS": True, **tile}, kind, warps)
+
+
+@pytest.mark.parametrize("kind", NUMBERS)
+@pytest.mark.parametrize("name", ["enter", "add_runs", "join_runs"])
+def test_kernels_of_words_do_not_spill(name, kind):
+    _, spilled, shared = words(name, kind)
+    assert (spilled, shared <= SHARED) == (0, True)
 
 
 @pytest.mark.parametrize(("length", "back"), list(itertools.product(LENGTHS, (False, True))))

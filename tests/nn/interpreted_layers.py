@@ -9,6 +9,7 @@ import pytest
 import torch
 from test_layer_kernels import PHI, Activated, Attention, Joined, distance, fused_and_exact
 
+from regard.nn.attention import attention as whole_attention
 from regard.nn.kernels import activation, norm, short
 
 assert os.environ.get("TRITON_INTERPRET") == "1"
@@ -40,11 +41,28 @@ def test_whole_sentences_in_one_block_and_several_heads_a_program(monkeypatch):
     assert Attention((2, 4, 17, 9, 7, 20), masked=True, limited=4).distance() < 1e-5
 
 
+@pytest.mark.parametrize("asked", [None, 5])
 @pytest.mark.parametrize("scope", [{}, ALL])
-def test_self_attention_of_a_fused_tensor(scope):
-    ours, exact = fused_and_exact((2, 2, 17, 7), **scope)
+def test_attention_of_a_fused_tensor(scope, asked):
+    ours, exact = fused_and_exact((2, 2, 17, 7), asked=asked, **scope)
     assert distance(ours, exact) < 1e-5
-    assert all(one.is_contiguous() for one in ours)
+    assert all(one.is_contiguous() for one in ours[:2])
+
+
+def test_cross_attention_reads_keys_and_values_of_one_product():
+    """As a layer uses it; and says the same as the plain path."""
+    torch.manual_seed(1)
+    layer = whole_attention.Attention(8, 8, score="projected", heads=2, values=8, bias=True)
+    query, memory = torch.randn(2, 3, 8), torch.randn(2, 5, 8, requires_grad=True)
+    visible = torch.arange(5) < torch.tensor([5, 2])[:, None]
+    found = []
+    for path in ("short", "plain"):
+        prepared = layer.prepare(memory, visible)
+        assert prepared.fused.shape == (2, 5, 2, 2, 4)
+        read = layer(query, prepared, path=path).context
+        leaves = [memory, *layer.parameters()]
+        found.append([read, *torch.autograd.grad(read.square().sum(), leaves)])
+    torch.testing.assert_close(*found, rtol=1e-4, atol=1e-6)
 
 
 def test_time_comes_before_heads_in_memory():

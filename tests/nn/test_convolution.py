@@ -4,7 +4,8 @@ import pytest
 import torch
 from torch.nn.functional import conv1d, layer_norm, pad
 
-from regard.nn.convolution import HALF, Convolution, DilatedBlock, GatedBlock, gated, mean_over, scale_gradient
+from regard.nn.convolution import HALF, Convolution, DilatedBlock, GatedBlock, gated, scale_gradient
+from regard.nn.pooling import mean_over
 
 SHAPES = [(1, 1), (2, 1), (3, 1), (3, 4), (5, 2), (4, 3)]
 VISIBLE = torch.arange(7) < torch.tensor([[7], [4]])

@@ -69,3 +69,27 @@ def test_all_logits_are_never_saved():
     with torch.autograd.graph.saved_tensors_hooks(lambda tensor: sizes.append(tensor.numel()) or tensor, lambda tensor: tensor):
         linear_cross_entropy(outputs, layer, target, 0)
     assert max(sizes) < 3 * 5 * 7
+
+
+def test_rows_are_cut_into_whole_tiles_and_none_is_lost(monkeypatch):
+    rows, weight = torch.zeros(1000, 2), torch.zeros(9, 2)
+    for chunk, first in ((9 * 262, 256), (9 * 64, 64), (9 * 50, 50), (1, 1), (9 << 20, 1000)):
+        monkeypatch.setattr(cross_entropy, "CHUNK", {"cpu": chunk})
+        parts = [rows.new_tensor(range(1000))[part] for part in cross_entropy.chunks(rows, weight)]
+        assert torch.cat(parts).tolist() == list(range(1000))
+        assert len(parts[0]) == first
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_words_that_are_as_good_as_impossible(smoothing):
+    """Logits so far apart that most probabilities are 0 in float32, the truth's among them."""
+    layer, outputs = torch.nn.Linear(4, 3001), 60 * torch.randn(1, 70, 4)
+    target = torch.randint(1, 3001, (1, 70))
+    leaves = [outputs.requires_grad_(), *layer.parameters()]
+    exact = torch.nn.functional.linear(outputs.double(), layer.weight.double(), layer.bias.double())[0]
+    assert (exact.softmax(dim=1).gather(1, target.T) < 1e-45).any()
+    theirs = torch.nn.functional.cross_entropy(exact, target[0], reduction="sum", label_smoothing=smoothing)
+    ours = linear_cross_entropy(outputs, layer, target, 0, smoothing)
+    torch.testing.assert_close(ours.double(), theirs, rtol=1e-5, atol=0)
+    for one, other in zip(*(torch.autograd.grad(each, leaves) for each in (ours, theirs)), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-3)

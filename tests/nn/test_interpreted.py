@@ -33,4 +33,11 @@ def test_kernels_compile_for_a_gpu_and_fit(name):
 
 
 def test_there_are_such_files():
-    assert [file.stem.removeprefix("interpreted_") for file in FILES] == ["additive", "flash", "glance", "layers", "scans"]
+    assert [file.stem.removeprefix("interpreted_") for file in FILES] == [
+        "additive",
+        "flash",
+        "glance",
+        "layers",
+        "scans",
+        "words",
+    ]

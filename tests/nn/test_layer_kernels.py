@@ -73,15 +73,18 @@ class Attention:
         return distance(self.results(), self.exact())
 
 
-def fused_and_exact(shape, kind=torch.float32, device="cpu", **options):
-    """Self-attention of one fused tensor: results and the gradient, ours and from its three parts in float64."""
+def fused_and_exact(shape, kind=torch.float32, device="cpu", asked=None, **options):
+    """Attention of one fused tensor, with queries of their own if `asked` says how many: results and gradients, ours and from
+    its parts in float64."""
     batch, heads, time, size = shape
-    trial = Attention((batch, heads, time, time, size, size), kind=kind, device=device, **options)
-    fused = torch.stack([one.transpose(1, 2) for one in trial.tensors], dim=2)
-    trial.tensors, slope = short.sides(fused), trial.slope.transpose(1, 2)
-    ours = with_gradients(lambda whole: [short.short_self_attention(whole, **trial.scope)], [fused], [slope])
+    trial = Attention((batch, heads, asked or time, time, size, size), kind=kind, device=device, **options)
+    apart = trial.tensors[:1] if asked else []
+    fused = torch.stack([one.transpose(1, 2) for one in trial.tensors[len(apart) :]], dim=2)
+    trial.tensors, slope = short.sides(fused, *apart), trial.slope.transpose(1, 2)
+    ours = with_gradients(lambda *parts: [short.short_joint_attention(*parts, **trial.scope)], [fused, *apart], [slope])
     context, *parts = trial.exact()
-    return ours, [context.transpose(1, 2), torch.stack([part.transpose(1, 2) for part in parts], dim=2)]
+    whole = torch.stack([part.transpose(1, 2) for part in parts[len(apart) :]], dim=2)
+    return ours, [context.transpose(1, 2), whole, *parts[: len(apart)]]
 
 
 class Joined:
@@ -222,9 +225,10 @@ def test_short_attention_on_a_gpu(shape, kind, scope):
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("asked", [None, 20])
 @pytest.mark.parametrize("shape", [(3, 8, 32, 64), (2, 4, 16, 32), (2, 2, 100, 64)])
-def test_short_self_attention_on_a_gpu(shape, kind):
-    ours, exact = fused_and_exact(shape, kind, "cuda", masked=True, causal=True)
+def test_short_joint_attention_on_a_gpu(shape, kind, asked):
+    ours, exact = fused_and_exact(shape, kind, "cuda", asked, masked=True, causal=True)
     assert distance(ours, exact) < NEAR[kind]
 
 

@@ -53,8 +53,8 @@ class ByteNetDecoder(WordDecoder):
         return memory._replace(keys=functional.pad(shares, (0, 0, 0, 1)))
 
     def start(self, memory: Memory) -> ByteNetState:
-        places = torch.zeros(len(memory.summary), 1, dtype=torch.long, device=memory.summary.device)
-        return ByteNetState(places, start_histories(self.blocks, memory.summary))
+        places = torch.zeros(len(memory.states), 1, dtype=torch.long, device=memory.states.device)
+        return ByteNetState(places, start_histories(self.blocks, memory.states[:, 0]))
 
     def beneath(self, places: Int[Tensor, "rows time"], memory: Memory) -> Outputs:
         """The source's share at these places, for rows of hypotheses or for all steps of a target."""

@@ -4,11 +4,12 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from regard.nn.attention import Choice, Glance, Trace
 from regard.nn.cells import CellState
+from regard.nn.experts import Use
 
 Rows = Float[Tensor, "rows _"]
 
@@ -25,6 +26,7 @@ class Inputs(NamedTuple):
     share: Rows  # in its pre-activations
     words: Rows  # as they are, which a residual connection adds to what comes out
     beside: Rows | None = None  # what every layer above reads beside what the one below gives
+    present: Bool[Tensor, "rows"] | None = None  # which are no padding, if experts have to know
 
     def plus(self, share: Rows) -> "Inputs":
         return self._replace(share=self.share + share)
@@ -35,6 +37,7 @@ class Climbed(NamedTuple):
 
     cells: tuple[CellState, ...]
     top: Rows  # what the last connection gives: s_i of the top layer, unless one lies over it
+    use: Use | None = None  # of the experts between them
 
 
 class Parts(NamedTuple):
@@ -53,6 +56,7 @@ class Moment(NamedTuple):
     state: RecurrentState
     weights: Float[Tensor, "rows heads source"] | None = None
     choice: Choice | None = None
+    use: Use | None = None  # of experts
 
 
 def join(hidden: Rows, context: Rows) -> Rows:
@@ -79,8 +83,8 @@ class NoContext:
         return False
 
     def step(self, parts: Parts, inputs: Inputs, state: RecurrentState) -> Moment:
-        cells, top = parts.stack(inputs, state.cells)
-        return Moment(top, RecurrentState(cells, state.fed))
+        cells, top, use = parts.stack(inputs, state.cells)
+        return Moment(top, RecurrentState(cells, state.fed), use=use)
 
     def output(self, parts: Parts, known: Float[Tensor, "*rows known"]) -> Float[Tensor, "*rows output"]:
         """The layer under the logits: it feeds nothing, so teacher forcing computes it for all steps at once."""
@@ -91,9 +95,9 @@ class AfterCell(NoContext):
     """s_i asks, c_i is joined after the cell: tanh(W [s_i; c_i])  (Luong et al. 2015, eq. 5)."""
 
     def step(self, parts: Parts, inputs: Inputs, state: RecurrentState) -> Moment:
-        cells, top = parts.stack(inputs, state.cells)
+        cells, top, use = parts.stack(inputs, state.cells)
         context, weights, trace, choice = parts.look(cells[self.asks].hidden, state.trace)
-        return Moment(join(top, context), RecurrentState(cells, state.fed, trace), weights, choice)
+        return Moment(join(top, context), RecurrentState(cells, state.fed, trace), weights, choice, use)
 
 
 class InputFeeding(NoContext):
@@ -104,10 +108,10 @@ class InputFeeding(NoContext):
 
     def step(self, parts: Parts, inputs: Inputs, state: RecurrentState) -> Moment:
         assert parts.feed is not None
-        cells, top = parts.stack(inputs.plus(parts.feed(state.fed)), state.cells)
+        cells, top, use = parts.stack(inputs.plus(parts.feed(state.fed)), state.cells)
         context, weights, trace, choice = parts.look(cells[self.asks].hidden, state.trace)
         output = parts.join(join(top, context))
-        return Moment(output, RecurrentState(cells, output, trace), weights, choice)
+        return Moment(output, RecurrentState(cells, output, trace), weights, choice, use)
 
     def output(self, parts: Parts, known: Float[Tensor, "*rows known"]) -> Float[Tensor, "*rows output"]:
         return known
@@ -126,8 +130,8 @@ class IntoCell(NoContext):
     def step(self, parts: Parts, inputs: Inputs, state: RecurrentState) -> Moment:
         assert parts.feed is not None
         context, weights, trace, choice = parts.look(state.cells[self.asks].hidden, state.trace)
-        cells, top = parts.stack(self.enter(inputs.plus(parts.feed(context)), context), state.cells)
-        return Moment(join(top, context), RecurrentState(cells, state.fed, trace), weights, choice)
+        cells, top, use = parts.stack(self.enter(inputs.plus(parts.feed(context)), context), state.cells)
+        return Moment(join(top, context), RecurrentState(cells, state.fed, trace), weights, choice, use)
 
     def enter(self, inputs: Inputs, context: Rows) -> Inputs:
         return inputs

@@ -100,8 +100,8 @@ class ConvolutionalDecoder(WordDecoder):
         return memory._replace(keys=self.attention.prepare(states, memory.visible)._replace(values=values[:, None]))
 
     def start(self, memory: Memory) -> ConvolutionalState:
-        places = torch.zeros(len(memory.summary), 1, dtype=torch.long, device=memory.summary.device)
-        return ConvolutionalState(places, start_histories(self.blocks, memory.summary))
+        places = torch.zeros(len(memory.states), 1, dtype=torch.long, device=memory.states.device)
+        return ConvolutionalState(places, start_histories(self.blocks, memory.states[:, 0]))
 
     def reader(self, memory: Memory, look: bool) -> Read:
         """Attention for rows of hypotheses or for all steps of a target: both are so many queries a sentence."""

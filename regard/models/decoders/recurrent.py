@@ -1,26 +1,32 @@
 """The recurrent decoder: any cell, any attention, and the context used as Bahdanau, as Luong or not at all."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Annotated, Literal, NamedTuple
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from pydantic import model_validator
 from torch import Tensor, nn
 
+from regard.data.tokenizers import PAD
 from regard.models.attention import AttentionConfig
 from regard.models.decoders.context import ASKS, CONTEXTS, Climbed, Inputs, Moment, Parts, RecurrentState
 from regard.models.decoders.words import WordDecoder
+from regard.models.experts import ExpertsBetween
 from regard.models.interface import Memory, Step, StepFunction, Steps
 from regard.nn.attention import Glance, Prepared, Trace
 from regard.nn.attention.attention import join_choices
 from regard.nn.cells import CELLS, Cell, CellList, CellState
 from regard.nn.copying import COPIES
 from regard.nn.dropout import Dropout
+from regard.nn.experts import Between, Mixed, Use, total
 from regard.nn.recurrent import CONNECTIONS, connection_over, recurrent_mask
 from regard.nn.scan import scan
 from regard.nn.shared import Linear, shared
 from regard.recipe import Positive, Rate, Section, choose, name_of
+
+Words = Float[Tensor, "batch target size"]
+Present = Bool[Tensor, "batch target"] | None  # what is no padding, if experts have to know
 
 
 class RecurrentDecoderConfig(Section):
@@ -41,6 +47,13 @@ class RecurrentDecoderConfig(Section):
     layer_norm: bool = False  # inside the cell
     tied: bool = False  # the output layer is the embedding, transposed
     copy_words: Annotated[str, name_of(COPIES, "way of copying")] | None = None  # from the source, known words or not
+    experts: ExpertsBetween | None = None
+
+    @model_validator(mode="after")
+    def experts_have_a_place(self) -> "RecurrentDecoderConfig":
+        if self.experts is not None:
+            self.experts.place(self.layers)
+        return self
 
     @model_validator(mode="after")
     def attention_and_its_use(self) -> "RecurrentDecoderConfig":
@@ -90,7 +103,11 @@ class RecurrentDecoder(WordDecoder):
     def pile_up(self, config: RecurrentDecoderConfig, cell: type[Cell], beside: int) -> int:
         """Layers and what lies over them; the size of what the last gives."""
         size, hidden, kind = config.embedding_size, config.hidden_size, choose(CONNECTIONS, config.connections, "connection")
+        self.between: Between | None = None
+        self.experts_under = 0 if config.experts is None else config.experts.place(config.layers)
         for layer in range(1, config.layers + 1):
+            if config.experts is not None and layer == self.experts_under:
+                self.between = config.experts.between(size)
             self.cells.append(cell(size + beside if layer > 1 else size, hidden, config.layer_norm))
             over = connection_over(layer, config.layers, kind, config.connect_from, config.connect_top)
             connection = over(size, hidden, self.first.width, top=layer == config.layers)
@@ -105,7 +122,7 @@ class RecurrentDecoder(WordDecoder):
     def start(self, memory: Memory) -> RecurrentState:
         fed = 0 if self.from_fed is None else self.from_fed.in_features
         trace = None if self.attention is None else self.attention.start(memory.keys.attention)
-        return RecurrentState(self.start_cells(memory.summary), memory.summary.new_zeros(len(memory.summary), fed), trace)
+        return RecurrentState(self.start_cells(memory.summary), memory.states.new_zeros(len(memory.states), fed), trace)
 
     def start_cells(self, summary: Float[Tensor, "batch summary"]) -> tuple[CellState, ...]:
         """s_0 = tanh(W summary), for each layer and each vector of its state (Bahdanau et al. 2015, A.2.2); or 0."""
@@ -123,7 +140,7 @@ class RecurrentDecoder(WordDecoder):
         """The decoder's pieces (only the lowest `layers`, if told) as functions for one pass over a target."""
         join = shared(self.join)
         return Parts(
-            stack=self.bind_stack(memory.summary, layers),
+            stack=self.bind_stack(memory.states, layers),
             look=nowhere if self.attention is None else self.attention.bind(memory.keys.attention),
             feed=shared(self.from_fed) if self.from_fed is not None else None,
             join=lambda known: torch.tanh(join(known)),
@@ -137,16 +154,24 @@ class RecurrentDecoder(WordDecoder):
         connections = [connection.bind() for connection in self.connections[:layers]]  # type: ignore[operator]
 
         def stack(first: Inputs, states: tuple[CellState, ...]) -> Climbed:
-            new, inputs, share = [], first.words, first.share
+            new, inputs, share, use = [], first.words, first.share, None
             for depth, (step, state) in enumerate(zip(steps, states, strict=True)):
                 if depth:
-                    inputs = self.dropout(inputs)
+                    inputs, here = self.enter(depth, inputs, first.present)
+                    use = here or use
                     share = projects[depth](with_beside(inputs, first.beside))
                 new.append(step(share, state))
                 inputs = connections[depth](inputs, new[-1].hidden, share)
-            return Climbed(tuple(new), inputs)
+            return Climbed(tuple(new), inputs, use)
 
         return stack
+
+    def enter(self, depth: int, inputs: Float[Tensor, "*rows size"], present: Bool[Tensor, "*rows"] | None) -> Mixed:
+        """What a layer above the lowest reads: what lies below, by way of the experts if they stand there."""
+        use = None
+        if self.between is not None and depth + 1 == self.experts_under:
+            inputs, use = self.between(inputs, present)
+        return Mixed(self.dropout(inputs), use)
 
     def mask(self, cell: Cell, rows: Tensor) -> Tensor | None:
         return recurrent_mask(cell, rows, self.recurrent_dropout, self.training)
@@ -161,63 +186,80 @@ class RecurrentDecoder(WordDecoder):
         def step(tokens: Int[Tensor, "rows"], state: RecurrentState) -> Step:
             words = self.words(tokens)
             moment = self.context.step(parts, Inputs(project(words), words), state)
-            outputs = self.context.output(parts, moment.known).view(len(memory.summary), -1, self.output_size)
+            outputs = self.context.output(parts, moment.known).view(len(memory.states), -1, self.output_size)
             logits = self.logits(Steps(outputs, copying=self.copying(outputs, memory)))
             return Step(logits.flatten(0, 1), moment.weights, moment.state)
 
         return step
 
     def forward(self, tokens: Int[Tensor, "batch target"], memory: Memory, look: bool = False) -> Steps:
-        words, state = self.words(tokens), self.start(memory)
+        words, state, present = self.words(tokens), self.start(memory), None if self.between is None else tokens != PAD
         stepwise = self.from_fed is not None or (self.attention is not None and self.attention.sequential)
-        steps = self.one_by_one(words, memory, state) if stepwise else self.at_once(words, memory, state, look)
+        rest = memory, state, present
+        steps = self.one_by_one(words, *rest) if stepwise else self.at_once(words, *rest, look)
         return steps._replace(copying=self.copying(steps.outputs, memory))
 
-    def one_by_one(self, words: Float[Tensor, "batch target size"], memory: Memory, state: RecurrentState) -> Steps:
+    def one_by_one(self, words: Words, memory: Memory, state: RecurrentState, present: Present) -> Steps:
         """Step by step as far up as a step must know of the one before; the layers above that in one scan each."""
         start, layers = state.cells, 1 if self.context.needs_lowest_only else len(self.cells)
         parts, moments, state = self.bind(memory, layers), list[Moment](), state._replace(cells=state.cells[:layers])
-        shares = self.first.project(words.transpose(0, 1))  # of all steps at once, and each step's in one piece
-        for inputs in map(Inputs, shares.unbind(dim=0), words.unbind(dim=1)):
+        for inputs in self.inputs(words, present):
             moments.append(self.context.step(parts, inputs, state))
             state = moments[-1].state
-        known = torch.stack([moment.known for moment in moments], dim=1)
-        outputs = self.context.output(parts, self.climb(known, start) if layers < len(start) else known)
+        known, use = torch.stack([moment.known for moment in moments], dim=1), total(moment.use for moment in moments)
+        if layers < len(start):
+            known, use = self.climb(known, start, present)
         weights = torch.stack([moment.weights for moment in moments if moment.weights is not None], dim=2)
         choices = [moment.choice for moment in moments if moment.choice is not None]
-        return Steps(outputs, weights, choice=join_choices(choices))
+        return Steps(self.context.output(parts, known), weights, choice=join_choices(choices), cost=self.cost(use))
 
-    def climb(self, known: Float[Tensor, "batch target known"], start: tuple[CellState, ...]) -> Tensor:
+    def inputs(self, words: Words, present: Present) -> Iterator[Inputs]:
+        """Of each step; their shares are computed for all at once, and each lies in one piece."""
+        shares = self.first.project(words.transpose(0, 1)).unbind(dim=0)
+        rows = [None] * len(shares) if present is None else present.unbind(dim=1)
+        for share, word, row in zip(shares, words.unbind(dim=1), rows, strict=True):
+            yield Inputs(share, word, present=row)
+
+    def cost(self, use: Use | None) -> Float[Tensor, ""] | None:
+        return None if self.between is None else self.between.experts.cost(use)
+
+    def climb(
+        self, known: Float[Tensor, "batch target known"], start: tuple[CellState, ...], present: Present
+    ) -> tuple[Tensor, Use | None]:
         """[what the lowest layer gives; c] of all steps -> [what the top gives; c]."""
         lowest = self.connections[0].size
         inputs, context = known[..., :lowest], known[..., lowest:]
         beside = context if self.context.beside_size(1) else None
-        return torch.cat([self.scan_layers(inputs, start, 1, beside)[0], context], dim=-1)
+        top, _, use = self.scan_layers(inputs, start, 1, beside, present)
+        return torch.cat([top, context], dim=-1), use
 
     def scan_layers(
         self,
-        inputs: Float[Tensor, "batch target size"],
+        inputs: Words,
         start: tuple[CellState, ...],
         first: int = 0,
         beside: Float[Tensor, "batch target beside"] | None = None,
-    ) -> tuple[Tensor, list[Tensor]]:
-        """All steps of layer `first` and of those above: what the top gives, and the states of each layer."""
-        states = []
+        present: Present = None,
+    ) -> tuple[Tensor, list[Tensor], Use | None]:
+        """All steps of layer `first` and of those above: what the top gives, the states of each layer, and experts' use."""
+        states, use = [], None
         for depth in range(first, len(self.cells)):
-            inputs = self.dropout(inputs) if depth else inputs
+            inputs, here = self.enter(depth, inputs, present) if depth else (inputs, None)
+            use = here or use
             cell, connection, read = self.cells[depth], self.connections[depth], with_beside(inputs, beside)
             hidden, _ = scan(cell, read, start[depth], mask=self.mask(cell, inputs))
             inputs = connection(inputs, hidden, connection.share([cell], read))  # type: ignore[operator]
             states.append(hidden)
-        return inputs, states
+        return inputs, states, use
 
-    def at_once(self, words: Float[Tensor, "batch target size"], memory: Memory, state: RecurrentState, look: bool) -> Steps:
+    def at_once(self, words: Words, memory: Memory, state: RecurrentState, present: Present, look: bool) -> Steps:
         """Nothing is fed back: the whole target in one scan a layer and one attention."""
-        top, states = self.scan_layers(words, state.cells)
+        top, states, use = self.scan_layers(words, state.cells, present=present)
         if self.attention is None:
-            return Steps(torch.tanh(self.join(top)))
+            return Steps(torch.tanh(self.join(top)), cost=self.cost(use))
         context, weights, choice = self.attention(states[self.context.asks], memory.keys.attention, look)
-        return Steps(torch.tanh(self.join(torch.cat([top, context], dim=-1))), weights, choice=choice)
+        outputs = torch.tanh(self.join(torch.cat([top, context], dim=-1)))
+        return Steps(outputs, weights, choice=choice, cost=self.cost(use))
 
     def finished(self, outputs: Float[Tensor, "batch target size"]) -> Float[Tensor, "batch target size"]:
         dropped: Tensor = self.dropout(outputs)

@@ -79,8 +79,4 @@ class TransformerDecoder(WordDecoder):
     def forward(self, tokens: Int[Tensor, "batch target"], memory: Memory, look: bool = False) -> Steps:
         result = self.stack(self.words(tokens), None, memory.keys.layers, look, present=tokens != PAD)
         copying = self.copying(result.states, memory)
-        return Steps(result.states, result.weights, copying, result.choice, added(memory.cost, result.cost))
-
-
-def added(one: Float[Tensor, ""] | None, other: Float[Tensor, ""] | None) -> Float[Tensor, ""] | None:
-    return other if one is None else one if other is None else one + other
+        return Steps(result.states, result.weights, copying, result.choice, result.cost)

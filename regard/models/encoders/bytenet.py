@@ -9,7 +9,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from regard.models.interface import Encoder, Memory
-from regard.nn.convolution import Convolution, DilatedBlock, mean_over
+from regard.nn.convolution import Convolution, DilatedBlock
 from regard.nn.dropout import Dropout
 from regard.recipe import Count, Positive, Rate, Section
 
@@ -66,4 +66,4 @@ class ByteNetEncoder(Encoder):
         visible = torch.arange(states.shape[1], device=tokens.device) < ends[:, None]
         for block in self.blocks:
             states = block(states, visible)
-        return Memory(states.masked_fill(~visible[..., None], 0.0), visible, mean_over(states, visible))
+        return Memory(states.masked_fill(~visible[..., None], 0.0), visible)

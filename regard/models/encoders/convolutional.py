@@ -7,8 +7,9 @@ from jaxtyping import Int
 from torch import Tensor, nn
 
 from regard.models.interface import Encoder, Memory
-from regard.nn.convolution import Convolution, GatedBlock, mean_over
+from regard.nn.convolution import Convolution, GatedBlock
 from regard.nn.dropout import Dropout
+from regard.nn.pooling import mean_over
 from regard.nn.positions import POSITIONS, Positions
 from regard.recipe import Positive, Rate, Section, choose, name_of
 

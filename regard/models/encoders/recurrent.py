@@ -1,15 +1,17 @@
 """The recurrent encoder: deep, one- or two-directional, any cell."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Annotated, Literal
 
 import torch
 from jaxtyping import Float, Int
+from pydantic import model_validator
 from torch import Tensor, nn
 
+from regard.models.experts import ExpertsBetween
 from regard.models.interface import Encoder, Memory
 from regard.nn.cells import CELLS, Cell
-from regard.nn.recurrent import CONNECTIONS, Columns, RecurrentStack
+from regard.nn.recurrent import CONNECTIONS, Columns, RecurrentStack, States
 from regard.nn.scan import reverse_within
 from regard.nn.shared import Linear
 from regard.nn.tape import TapeCell, own_attention
@@ -32,6 +34,13 @@ class RecurrentEncoderConfig(Section):
     locked_dropout: bool = False  # one mask for all steps of a sequence
     recurrent_dropout: Rate = 0.0  # on what the past gives, one mask a sequence
     layer_norm: bool = False  # inside the cell
+    experts: ExpertsBetween | None = None  # in each column
+
+    @model_validator(mode="after")
+    def experts_have_a_place(self) -> "RecurrentEncoderConfig":
+        if self.experts is not None:
+            self.experts.place(self.layers)
+        return self
 
 
 def interleaved(layers: int) -> list[list[int]]:
@@ -50,10 +59,11 @@ DIRECTIONS: dict[bool | str, Callable[[int], list[list[int]]]] = {
 
 
 def stack_of(config: RecurrentEncoderConfig, cell: type[Cell], directions: list[int]) -> RecurrentStack:
+    experts, under = (None, 0) if config.experts is None else (config.experts.between, config.experts.place(config.layers))
     return RecurrentStack(
         cell, config.embedding_size, config.hidden_size, config.layers, directions, config.dropout, config.locked_dropout,
         config.recurrent_dropout, config.layer_norm, choose(CONNECTIONS, config.connections, "connection"),
-        config.connect_from, config.connect_top,
+        config.connect_from, config.connect_top, experts, under,
     )  # fmt: skip
 
 
@@ -75,13 +85,13 @@ class RecurrentEncoder(Encoder):
     def forward(self, tokens: Int[Tensor, "batch source"], lengths: Int[Tensor, "batch"]) -> Memory:
         """All states of the top layer, and what every layer and direction ended with."""
         words = self.embed(tokens)
-        states, last = self.stack(reverse_within(words, lengths) if self.reverse else words, lengths)
+        states, last, cost = self.stack.climb(reverse_within(words, lengths) if self.reverse else words, lengths)
         if self.reverse:
             states = reverse_within(states, lengths)  # state j stays beside word j
         visible = torch.arange(tokens.shape[1], device=tokens.device) < lengths[:, None]
         states = self.stack.dropout(states)
         states = (states if self.project is None else self.project(states)).masked_fill(~visible[..., None], 0.0)
-        return Memory(states, visible, torch.cat(self.summary(last), dim=-1))
+        return Memory(states, visible, torch.cat(self.summary(last), dim=-1), cost=cost)
 
     def past(self, tokens: Int[Tensor, "batch source"]) -> Float[Tensor, "batch source source"] | None:
         """Of the lowest layer: words before a word by the direction that comes from the left, words after it by the other."""
@@ -93,7 +103,7 @@ class RecurrentEncoder(Encoder):
         both = torch.stack(looks).sum(0)
         return both.flip(1, 2) if self.reverse else both
 
-    def summary(self, last: list[list[object]]) -> list[Tensor]:
+    def summary(self, last: Sequence[States]) -> list[Tensor]:
         cells = [cell for layer in self.stack.layers for cell in layer.cells]  # type: ignore[union-attr]
         ends = [end for layer in last for end in layer]
         return [part for cell, end in zip(cells, ends, strict=True) for part in cell.end(end)]

@@ -27,8 +27,7 @@ class TransformerEncoder(Encoder):
     def forward(self, tokens: Int[Tensor, "batch source"], lengths: Int[Tensor, "batch"]) -> Memory:
         visible = torch.arange(tokens.shape[1], device=tokens.device) < lengths[:, None]
         result = self.stack(self.embed(tokens), visible)
-        mean = (result.states * visible[..., None]).sum(dim=1) / lengths[:, None].clamp(min=1)
-        return Memory(result.states, visible, mean, cost=result.cost)
+        return Memory(result.states, visible, cost=result.cost)
 
     def past(self, tokens: Int[Tensor, "batch source"]) -> Float[Tensor, "batch source source"] | None:
         """The mean of all heads of all layers."""

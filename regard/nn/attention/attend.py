@@ -35,7 +35,7 @@ class Task(NamedTuple):
     reach: Reach
     selection: Soft
     bias: Float[Tensor, "#batch heads target source"] | None = None  # added to the scores
-    fused: Float[Tensor, "batch time three heads size"] | None = None  # queries, keys and values where they lie in one tensor
+    fused: short_kernels.Joint | None = None  # keys and values, and queries before them, where one product made them
 
     @property
     def heads_values(self) -> Float[Tensor, "batch heads source value"]:
@@ -198,7 +198,8 @@ def short(task: Task) -> Looks:
     """Our kernel for sentences: all keys in one tile, nothing kept but queries, keys and values."""
     scale, last = task.scale, task.reach.last
     if task.fused is not None:
-        found = short_kernels.short_self_attention(task.fused, scale=scale, visible=task.visible, last=last, causal=False)
+        query = sides(task)[0] if task.fused.shape[2] == 2 else None  # where it holds no queries
+        found = short_kernels.short_joint_attention(task.fused, query, scale=scale, visible=task.visible, last=last)
         return Looks(found.transpose(1, 2))
     return Looks(short_kernels.short_attention(*sides(task), scale=scale, visible=task.visible, last=last, causal=False))
 

@@ -1,6 +1,6 @@
 """Attention: score x scope x selection x heads, for all queries at once or step by step."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
@@ -15,8 +15,9 @@ from regard.nn.attention.scopes import SCOPES, Asked, Reach, mask
 from regard.nn.attention.scores import SCORES
 from regard.nn.attention.selections import SELECTIONS, Soft
 from regard.nn.kernels import glance as glances
+from regard.nn.kernels.short import Joint, here
 from regard.nn.positions import Positions
-from regard.nn.shared import Linear
+from regard.nn.shared import Linear, Projection, once
 
 States = Float[Tensor, "batch source memory"]
 Rows = Float[Tensor, "rows _"]
@@ -30,6 +31,7 @@ class Prepared(NamedTuple):
     counts: Bool[Tensor, "batch fewer"]  # which of them are there
     visible: Bool[Tensor, "batch source"]  # of the memory as it was
     whole: bool  # whether nothing is padding
+    fused: Joint | None = None  # keys and values, and queries before them, where one product made them
 
     @property
     def lengths(self) -> Int[Tensor, "batch"]:
@@ -114,13 +116,29 @@ class Attention(nn.Module):
         """`visible` None: nothing is padding."""
         there = torch.ones(memory.shape[:2], dtype=torch.bool, device=memory.device) if visible is None else visible
         seen, counts = self.scope.compress(memory, there)
-        values = seen[:, None]
-        if self.project_value is not None:
-            values = self.score.split(self.project_value(seen))
-        keys = self.score.prepare(seen, where.places)
+        keys, values, fused = self.keys_and_values(seen, where)
         if where.positions is not None:
             keys = where.positions.turn(keys, where.of(memory))
-        return Prepared(keys, values, counts, there, visible is None)
+            fused = None if where.positions.turns else fused
+        return Prepared(keys, values, counts, there, visible is None, fused)
+
+    def keys_and_values(self, seen: States, where: Where) -> tuple[Tensor, Tensor, Joint | None]:
+        """By one product if kernels can read it as it lies."""
+        if self.project_value is None:
+            return self.score.prepare(seen, where.places), seen[:, None], None
+        both = self.score.together()
+        if both is not None and torch.is_grad_enabled() and here(seen):
+            (keys, values), fused = self.project(seen, both[1], self.project_value)
+            return keys, values, fused
+        return self.score.prepare(seen, where.places), self.score.split(self.project_value(seen)), None
+
+    def project(self, states: States, *maps: nn.Linear | Projection) -> tuple[list[Tensor], Joint | None]:
+        """A head's share of each of several maps of the same states, by one product; which is joint if all are of one size."""
+        parts = [Projection(one.weight, one.bias) for one in maps]
+        sizes = [len(part.weight) for part in parts]
+        joint = once(states, *joined(parts))
+        shares = [self.score.split(part) for part in torch.split(joint, sizes, dim=-1)]
+        return shares, joint.view(*joint.shape[:2], len(parts), self.heads, -1) if len(set(sizes)) == 1 else None
 
     def start(self, prepared: Prepared) -> Trace:
         """Before the first step, one row a sentence."""
@@ -139,14 +157,14 @@ class Attention(nn.Module):
 
     def read(
         self, queries: Queries, query: Float[Tensor, "batch target query"], prepared: Prepared, look: bool = False,
-        path: str | None = None, where: Where = ANYWHERE, fused: Tensor | None = None,
+        path: str | None = None, where: Where = ANYWHERE,
     ) -> Read:  # fmt: skip
-        """`queries` as the score projected them; `fused`: they, the keys and the values in one tensor, if they lie so."""
+        """`queries` as the score projected them."""
         bias = None
         if where.positions is not None:
             bias = where.positions.bias(queries, where.of(query), prepared.keys.shape[2])
             queries = where.positions.turn(queries, where.of(query))
-        keys, values, counts, visible, whole = prepared
+        keys, values, counts, visible, whole, fused = prepared
         hidden, reach = None if whole else counts, self.reach(query, prepared, where)
         task = Task(self.score.pair, queries, keys, values, hidden, reach, self.selection, bias, fused)
         context, weights, choice = attend(task, look, path)
@@ -249,6 +267,15 @@ class Attention(nn.Module):
         if self.covered is not None:
             coverage = coverage + weights.transpose(1, 2).flatten(0, 1)
         return Trace(steps, reached, coverage)
+
+
+def joined(parts: Sequence[Projection]) -> Projection:
+    """Projections of one input as one."""
+    weight = torch.cat([part.weight for part in parts])
+    if all(part.bias is None for part in parts):
+        return Projection(weight, None)
+    biases = [part.weight.new_zeros(len(part.weight)) if part.bias is None else part.bias for part in parts]
+    return Projection(weight, torch.cat(biases))
 
 
 def gather(glances: list[Glance]) -> Read:

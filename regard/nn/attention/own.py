@@ -10,7 +10,6 @@ from torch.nn import functional
 from regard.nn.attention.attention import ANYWHERE, Attention, Prepared, Read, Where
 from regard.nn.attention.pairs import Queries
 from regard.nn.positions import Positions
-from regard.nn.shared import Projection, once
 
 States = Float[Tensor, "batch time size"]
 Rows = Float[Tensor, "rows 1 size"]
@@ -26,11 +25,10 @@ class Cache(NamedTuple):
 
 
 class Projected(NamedTuple):
-    """A sequence as queries, keys and values of itself; `fused` where the three lie in one tensor."""
+    """A sequence as queries, keys and values of itself."""
 
     queries: Queries
     prepared: Prepared
-    fused: Float[Tensor, "batch time three heads size"] | None = None
 
 
 class Moment(NamedTuple):
@@ -58,7 +56,7 @@ class SelfAttention(nn.Module):
     def read(self, states: States, projected: Projected, look: bool = False, where: Where = ANYWHERE) -> Read:
         if self.attention.sequential:
             return self.attention.one_by_one(states, projected.prepared)
-        return self.attention.read(projected.queries, states, projected.prepared, look, None, where, projected.fused)
+        return self.attention.read(projected.queries, states, projected.prepared, look, None, where)
 
     def project(self, states: States, visible: Visible | None, where: Where = ANYWHERE) -> Projected:
         """By one product where all three projections are products of the states."""
@@ -66,16 +64,12 @@ class SelfAttention(nn.Module):
         both, value = attention.score.together(), attention.project_value
         if both is None or value is None or attention.scope.compresses:
             return Projected(attention.score.ask()(states), attention.prepare(states, visible, where))
-        parts = *both, Projection(value.weight, value.bias)
-        joint, split = once(states, *joined(parts)), attention.score.split
-        sizes = [len(part.weight) for part in parts]
-        queries, keys, values = (split(part) for part in torch.split(joint, sizes, dim=-1))
+        (queries, keys, values), fused = attention.project(states, *both, value)
         if where.positions is not None:
             keys = where.positions.turn(keys, where.of(states))
+            fused = None if where.positions.turns else fused
         there = torch.ones(states.shape[:2], dtype=torch.bool, device=states.device) if visible is None else visible
-        fits = len(set(sizes)) == 1 and (where.positions is None or not where.positions.turns)
-        fused = joint.view(*states.shape[:2], 3, attention.heads, -1) if fits else None
-        return Projected(queries, Prepared(keys, values, there, there, visible is None), fused)
+        return Projected(queries, Prepared(keys, values, there, there, visible is None, fused))
 
     def open(self, states: States, lengths: Int[Tensor, "batch"] | None = None) -> Cache:
         """Of a sequence that has not begun (`states` of no length), or of one whose rows end after `lengths`."""
@@ -122,12 +116,3 @@ def put(
         return torch.cat([cache, one], dim=2)
     grown = functional.pad(cache, (0, 0, 0, max(0, width - cache.shape[2])))
     return grown.scatter(2, index[:, None, :, None].expand(one.shape), one.to(grown.dtype))
-
-
-def joined(parts: tuple[Projection, ...]) -> Projection:
-    """Projections of one input as one."""
-    weight = torch.cat([part.weight for part in parts])
-    if all(part.bias is None for part in parts):
-        return Projection(weight, None)
-    biases = [part.weight.new_zeros(len(part.weight)) if part.bias is None else part.bias for part in parts]
-    return Projection(weight, torch.cat(biases))

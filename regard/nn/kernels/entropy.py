@@ -6,7 +6,7 @@ from torch import Tensor
 
 from regard.nn.kernels.scan import able, power_of_two
 
-TILE = 4096  # words at a time
+TILE = 8192  # words at a time
 
 
 def applies(logits: Tensor) -> bool:
@@ -27,6 +27,6 @@ def entropy(
     tile = min(TILE, power_of_two(vocabulary))
     row_entropy[(rows,)](
         logits, target, losses, logits.stride(0), ignore, vocabulary, smoothing, LEARN=learn, BV=tile,
-        num_warps=min(max(tile // 512, 1), 8),
+        num_warps=min(max(tile // 1024, 1), 8),
     )  # fmt: skip
     return losses.sum(), logits

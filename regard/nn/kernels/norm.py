@@ -19,9 +19,9 @@ States = Float[Tensor, "*rows size"]
 Vector = Float[Tensor, "size"]
 CENTRED = {"layer": True, "rms": False}  # the norms, and whether they take the mean away
 WIDEST = 4096
-THERE, BACK = 16, 8  # numbers of a tile that a thread holds
+THERE, BACK = (16, 4), (32, 1)  # numbers of a tile that a thread holds, and how many warps hold it at the least
 LINES, LINE = 64, 16  # rows and columns of partial sums that a program adds up at a time
-PROGRAMS = 6, 4  # a processor, there and back: as many as its registers let run at once
+WARPS = 24, 8  # a processor, there and back: as many as its registers let run at once
 
 
 class Seed(NamedTuple):
@@ -117,10 +117,11 @@ def or_else(dummy: Tensor, *parts: Tensor | None) -> list[Tensor]:
     return [dummy if part is None else part for part in parts]
 
 
-def tile_for(width: int, numbers: int) -> dict[str, int]:
-    """Columns and rows of a tile, and how many warps hold it, so many numbers a thread."""
+def tile_for(width: int, numbers: int, least: int = 4) -> dict[str, int]:
+    """Columns and rows of a tile, and how many warps hold it, so many numbers a thread. A row of one warp is summed without
+    waiting for others."""
     columns = power_of_two(width)
-    warps = min(max(columns // (32 * numbers), 4), 8)
+    warps = min(max(columns // (32 * numbers), least), 8)
     return {"C": columns, "R": max(1, 32 * numbers * warps // columns), "num_warps": warps}
 
 
@@ -167,8 +168,8 @@ def joined(
     x, size = in_rows(states), states.shape[-1]
     other = x if residual is None else in_rows(residual)
     seed, chances, drops = draws(rule.seed, rule.rate, x)
-    tile = tile_for(size, THERE)
-    add_norm[(programs_for(len(x), tile, PROGRAMS[0], x),)](
+    tile = tile_for(size, *THERE)
+    add_norm[(programs_for(len(x), tile, WARPS[0] // tile["num_warps"], x),)](
         x, other, *or_else(x, bias), weight, *or_else(x, offset), seed, total, normed, x.stride(0), other.stride(0), *chances,
         rule.eps, len(x), SIZE=size, ADDS=residual is not None, BIASED=bias is not None, SHIFTS=offset is not None,
         CENTRED=rule.centred, **drops, **tile,
@@ -194,9 +195,9 @@ def joined_back(
     x, size = in_rows(total), total.shape[-1]
     passes, norms, more = (x if part is None else in_rows(part) for part in (by_total, by_normed, again))
     seed, chances, drops = draws(rule.seed, rule.rate, x)
-    into, tile = torch.empty_like(total), tile_for(size, BACK)
+    into, tile = torch.empty_like(total), tile_for(size, *BACK)
     other = torch.empty_like(total) if adds and rule.seed is not None else into
-    programs = programs_for(len(x), tile, PROGRAMS[1], x)
+    programs = programs_for(len(x), tile, WARPS[1] // tile["num_warps"], x)
     sums = torch.empty(programs, 3, size, dtype=torch.float32, device=x.device)
     add_norm_back[(programs,)](
         x, weight, seed, norms, more, passes, into, other, sums, norms.stride(0), more.stride(0), passes.stride(0), *chances,

@@ -96,7 +96,7 @@ def add_norm_back(
     c = tl.arange(0, C)
     weight = line_of(WEIGHT, c, SIZE, True)
     by_weight, by_offset, by_bias = tl.zeros([R, C], tl.float32), tl.zeros([R, C], tl.float32), tl.zeros([R, C], tl.float32)
-    for first in tl.range(tl.program_id(0) * R, ROWS, tl.num_programs(0) * R):
+    for first in tl.range(tl.program_id(0) * R, ROWS, tl.num_programs(0) * R, num_stages=2):
         r = first + tl.arange(0, R)
         ok = r < ROWS
         d = tl.zeros([R, C], tl.float32)

@@ -20,6 +20,7 @@ Query = Float[Tensor, "batch heads target size"]
 Keys = Float[Tensor, "batch heads source size"]
 Values = Float[Tensor, "batch heads source value"]
 Context = Float[Tensor, "batch heads target value"]
+Joint = Float[Tensor, "batch time parts heads size"]  # keys and values, after queries if the same product made them
 Visible = Bool[Tensor, "batch source"]
 Last = Int[Tensor, "#batch #heads target"]
 LONGEST, WIDEST = 128, 128
@@ -45,9 +46,14 @@ class Plan(NamedTuple):
     registers: int | None  # a thread, at most
 
 
+def here(states: Tensor) -> bool:
+    """Whether this machine can."""
+    return available() and (states.is_cuda or interpreted())
+
+
 def applies(query: Tensor, keys: Tensor, values: Tensor) -> bool:
     """Whether this machine can, and one tile holds a sentence."""
-    if not available() or not all((x.is_cuda or interpreted()) and x.dtype in KINDS_OF_NUMBER for x in (query, keys, values)):
+    if not all(here(one) and one.dtype in KINDS_OF_NUMBER for one in (query, keys, values)):
         return False
     width = max(keys.shape[3], values.shape[3])
     fits = power_of_two(keys.shape[2]) * power_of_two(width) <= ROOM[query.element_size()]
@@ -65,15 +71,16 @@ def short_attention(
     return _Look.apply(*map(with_whole_rows, (query, keys, values)), rule)  # type: ignore[no-untyped-call, no-any-return]
 
 
-def short_self_attention(
-    fused: Float[Tensor, "batch time 3 heads size"], *, scale: float, visible: Bool[Tensor, "batch time"] | None = None,
-    last: Int[Tensor, "#batch #heads time"] | None = None, causal: bool = False,
-) -> Float[Tensor, "batch time heads size"]:  # fmt: skip
-    """The same of queries, keys and values that one product made, whose gradient is written as one too."""
+def short_joint_attention(
+    fused: Joint, query: Query | None = None, *, scale: float, visible: Bool[Tensor, "batch time"] | None = None,
+    last: Last | None = None, causal: bool = False,
+) -> Float[Tensor, "batch target heads size"]:  # fmt: skip
+    """The same of queries, keys and values that one product made, or of keys and values: its gradient is written as one too."""
     rule = Rule(scale, visible, last, causal)
-    if not applies(*sides(fused)):
-        return plain_short_attention(*sides(fused), rule).transpose(1, 2)
-    return _Self.apply(with_whole_rows(fused), rule)  # type: ignore[no-untyped-call, no-any-return]
+    if not applies(*sides(fused, query)):
+        return plain_short_attention(*sides(fused, query), rule).transpose(1, 2)
+    asked = None if query is None else with_whole_rows(query)
+    return _Joint.apply(with_whole_rows(fused), asked, rule)  # type: ignore[no-untyped-call, no-any-return]
 
 
 def plain_short_attention(query: Query, keys: Keys, values: Values, rule: Rule) -> Context:
@@ -88,10 +95,11 @@ def plain_short_attention(query: Query, keys: Keys, values: Values, rule: Rule) 
     return scores.softmax(dim=-1).masked_fill(~counts, 0.0) @ values
 
 
-def sides(fused: Float[Tensor, "batch time 3 heads size"]) -> tuple[Query, Keys, Values]:
+def sides(fused: Joint, query: Query | None = None) -> tuple[Query, Keys, Values]:
     """Queries, keys and values where they lie."""
-    query, keys, values = fused.transpose(1, 3).unbind(2)
-    return query, keys, values
+    parts = fused.transpose(1, 3).unbind(2)
+    asked, keys, values = parts if query is None else (query, *parts)
+    return asked, keys, values
 
 
 def with_whole_rows(tensor: Float[Tensor, "*rows size"]) -> Float[Tensor, "*rows size"]:
@@ -122,22 +130,25 @@ class _Look(torch.autograd.Function):
         return *into, None
 
 
-class _Self(torch.autograd.Function):
+class _Joint(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, fused: Tensor, rule: Rule) -> Tensor:
-        ctx.save_for_backward(fused)
+    def forward(ctx: Any, fused: Tensor, query: Tensor | None, rule: Rule) -> Tensor:
+        ctx.save_for_backward(fused, query)
         ctx.rule = rule
-        context = fused.new_empty(*fused.shape[:2], *fused.shape[3:])
-        looked(*sides(fused), context.transpose(1, 2), rule)
-        return context
+        asked, keys, values = sides(fused, query)
+        context = time_first(values, (*asked.shape[:3], values.shape[3]))
+        looked(asked, keys, values, context, rule)
+        return context.transpose(1, 2)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
-        (fused,) = ctx.saved_tensors
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        fused, query = ctx.saved_tensors
         into = torch.empty(fused.shape, dtype=fused.dtype, device=fused.device)
-        looked_back(*sides(fused), with_whole_rows(gradients[0]).transpose(1, 2), sides(into), ctx.rule)
-        return into, None
+        by_query = None if query is None else time_first(query, query.shape)
+        gradient = with_whole_rows(gradients[0]).transpose(1, 2)
+        looked_back(*sides(fused, query), gradient, sides(into, by_query), ctx.rule)
+        return into, by_query, None
 
 
 def looked(query: Tensor, keys: Tensor, values: Tensor, context: Tensor, rule: Rule) -> None:

@@ -1,0 +1,67 @@
+"""Weights rounded all at once equal weights that autocast rounds one by one, and nothing else is rounded."""
+
+import pytest
+import torch
+from kinds import KINDS, small
+from test_laws import LENGTHS, SOURCE, TARGET
+from tiny import FEW, tiny
+from torch import nn
+
+from regard.nn.embedding import Embedding
+from regard.nn.shared import Linear
+from regard.training.capture import Captured
+from regard.training.leaves import Leaves
+from regard.training.objective import Examples, Objective
+
+EXAMPLES = Examples(SOURCE, LENGTHS, TARGET, TARGET.roll(-1, 1))
+MODELS = {**{name: lambda values=values: small(values) for name, values in KINDS.items()}}
+MODELS |= {name: lambda values=values: tiny(values) for name, values in FEW.items()}
+
+
+def in_bfloat16(function):
+    torch.manual_seed(1)
+    with torch.autocast("cpu", torch.bfloat16):
+        return function(EXAMPLES)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_loss_and_gradients_are_those_of_autocast(name):
+    objective = Objective(MODELS[name]().train(), 0.1)
+    whole = in_bfloat16(objective)
+    whole.backward()
+    expected = [parameter.grad for parameter in objective.parameters()]
+    objective.zero_grad(set_to_none=True)
+    leaves = Leaves(objective, torch.bfloat16)
+    captured = Captured(lambda: in_bfloat16(leaves), leaves.parameters, leaves=leaves.tensors)
+    torch.testing.assert_close(captured(), whole.detach(), rtol=1e-3, atol=1e-3)
+    for parameter, gradient in zip(objective.parameters(), expected, strict=True):
+        assert (parameter.grad is None) == (gradient is None)
+        if gradient is not None:  # uses of one weight are added in 16 bits
+            assert parameter.grad.dtype == parameter.dtype
+            torch.testing.assert_close(parameter.grad, gradient, rtol=0.02, atol=float(gradient.abs().max()) * 0.03 + 1e-6)
+
+
+class Mixed(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.table, self.map, self.exact = Embedding(5, 4), Linear(4, 4), nn.Linear(4, 4)
+        self.frozen = Linear(4, 4).requires_grad_(requires_grad=False)
+
+    def forward(self):
+        parts = self.table.weight, self.map.weight, self.map.bias, self.exact.weight, self.frozen.weight
+        return [part.dtype for part in parts]
+
+
+def test_only_weights_of_our_maps_and_tables_that_learn_are_rounded():
+    kinds = Leaves(Mixed(), torch.bfloat16)()
+    assert kinds == [torch.bfloat16, torch.bfloat16, torch.float32, torch.float32, torch.float32]
+    assert set(Leaves(Mixed())()) == {torch.float32}
+
+
+def test_a_changed_weight_is_seen_by_the_next_pass():
+    layer = Linear(2, 1, bias=False)
+    leaves, ones = Leaves(layer, torch.bfloat16), torch.ones(1, 2, dtype=torch.bfloat16)
+    for value in (1.0, 3.0):
+        with torch.no_grad():
+            layer.weight.fill_(value)
+        assert leaves(ones).item() == 2 * value
