@@ -1,7 +1,7 @@
 """The kernels of a Transformer's layers beside PyTorch's, forward and backward as one CUDA graph, at the sizes of
 vaswani2017-base: with the bytes that must move, how many GB/s that is, and how long they take at 4 TB/s.
 
-python benchmarks/layers.py [attention] [norm] [activation]
+python benchmarks/layers.py [attention] [norm] [activation] [words]
 """
 
 import functools
@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from timing import race, report
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from regard.nn.kernels import activation, norm, short
+from regard.nn.kernels import activation, norm, short, words
 
 SHAPES = [(1024, 32), (256, 128)]  # sentences, tokens of each
 HEADS, HEAD, SIZE, INNER, RATE = 8, 64, 512, 2048, 0.1
@@ -148,7 +148,29 @@ def activations():
             compare("activation", ours, rivals, [states, bias], [slope], moved, kind=kind, shape=(batch, time, width))
 
 
-PARTS = {"attention": attention, "norm": norms, "activation": activations}
+def eager_entry(states, places):
+    return F.dropout(states * SIZE**0.5 + places, RATE)
+
+
+def entries():
+    """Words looked up in a table of 32,000, as often as words of text are (Zipf), and on their way into a stack."""
+    for batch, time in SHAPES:
+        chances = 1 / torch.arange(1, 32_001, device="cuda", dtype=torch.float32)
+        tokens = torch.multinomial(chances, batch * time, replacement=True).view(batch, time)
+        table, slope = numbers(32_000, SIZE), numbers(batch, time, SIZE).detach()
+        rivals = {"F.embedding": lambda table, tokens=tokens: F.embedding(tokens, table)}
+        ours = lambda table, tokens=tokens: words.lookup(table, tokens)  # noqa: E731
+        moved = 2 * slope.nbytes, slope.nbytes + table.nbytes
+        compare("lookup", ours, rivals, [table], [slope], moved, shape=(batch, time, SIZE))
+        states, places = numbers(batch, time, SIZE), torch.randn(1, time, SIZE, device="cuda")
+        low = places.to(states.dtype)
+        plain = lambda states, places=low: eager_entry(states, places)  # noqa: E731
+        ours = lambda states, places=places: words.entered(states, places, scale=SIZE**0.5, rate=RATE)  # noqa: E731
+        rivals = {"eager": plain, "torch.compile": torch.compile(plain, dynamic=False)}
+        compare("entry", ours, rivals, [states], [slope], (2 * slope.nbytes,) * 2, shape=(batch, time, SIZE))
+
+
+PARTS = {"attention": attention, "norm": norms, "activation": activations, "words": entries}
 
 if __name__ == "__main__":
     torch.manual_seed(1)
