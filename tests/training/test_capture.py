@@ -1,13 +1,15 @@
 """A step as a CUDA graph equals the step computed directly: loss, gradients, chance, sums over several calls."""
 
 import copy
+from collections import deque
+from types import SimpleNamespace
 
 import pytest
 import torch
 from torch import nn
 from torch.nn import functional
 
-from regard.training.capture import Captured
+from regard.training.capture import Captured, Recording, Take, copy_all, key_of
 
 
 class Model(nn.Module):
@@ -85,6 +87,68 @@ def test_a_shape_waits_for_its_turn_and_longer_each_time_its_graph_was_dropped(m
     monkeypatch.setattr(captured, "recorded", lambda inputs: Played())
     history = "".join("ab"[rows] + ("!" if captured(torch.zeros(rows)) else "") for rows in [0, 1] * 8)
     assert history == "abab" + "a!b!" + "ab!" * 4 + "a!b"
+
+
+class Simulated(Captured):
+    """Where there is no GPU: what a graph does when it is played, computed from where it finds its inputs."""
+
+    def recorded(self, inputs):
+        _, gradients = self.differentiated(*inputs)
+        reached = [number for number, gradient in enumerate(gradients) if gradient is not None]
+        return Recording(deque([self.take(inputs, reached)]), inputs, reached)
+
+    def take(self, inputs, reached):
+        places, loss = self.places(), torch.zeros(())
+
+        def replay():
+            found, gradients = self.differentiated(*inputs)
+            loss.copy_(found)
+            copy_all([places[number] for number in reached], [one for one in gradients if one is not None])
+
+        return Take(SimpleNamespace(replay=replay), loss)
+
+
+def test_what_graphs_leave_is_added_to_what_was_there(monkeypatch):
+    """One to three calls a step, of one shape or of two in turn; some gradients are there before."""
+    monkeypatch.setattr("regard.training.capture.on_gpu", lambda inputs: True)
+    monkeypatch.setattr("regard.training.capture.roomy", lambda: True)
+    pair = Pair("cpu", rate=0.0)
+    pair.captured = Simulated(pair.model, pair.model.parameters(), after=1)
+    for step, rows in enumerate([4, 4, 4, 5, 4, 5, 5, 4, 4]):
+        pair.step(rows, calls=1 + step % 3)
+        for parameter in (*pair.model.first.parameters(), *pair.copy.first.parameters()):
+            parameter.grad = torch.ones_like(parameter) if step % 2 else None
+    assert len(pair.captured.recordings) == 2
+    assert all(len(one.takes) == 2 for one in pair.captured.recordings.values())
+
+
+def test_two_takes_wait_until_a_shape_comes_twice_in_a_row(monkeypatch):
+    monkeypatch.setattr("regard.training.capture.on_gpu", lambda inputs: True)
+    monkeypatch.setattr("regard.training.capture.roomy", lambda: True)
+    weight = nn.Parameter(torch.ones(()))
+    captured = Simulated(lambda tensor: (tensor * weight).sum(), [weight], after=1)
+    takes = []
+    for rows in (1, 2, 1, 2, 1, 2, 2):
+        captured(torch.ones(rows))
+        takes.append([len(one.takes) for one in captured.recordings.values()])
+    assert takes[:5] == [[], [], [1], [1, 1], [1, 1]]
+    assert takes[-1] == [1, 2]
+    first = captured.recordings[key_of([torch.ones(2)])].takes[0]
+    captured(torch.ones(2))
+    assert captured.recordings[key_of([torch.ones(2)])].takes[0] is not first
+
+
+def test_numbers_of_two_kinds_are_copied():
+    into = [torch.zeros(2), torch.zeros(2), torch.zeros(1)]
+    copy_all(into, [torch.ones(2, dtype=torch.bfloat16), torch.full((2,), 3.0), torch.full((1,), 5.0, dtype=torch.bfloat16)])
+    assert [one.tolist() for one in into] == [[1, 1], [3, 3], [5]]
+
+
+def test_a_gradient_that_two_parameters_share_is_copied():
+    one, other = (nn.Parameter(torch.zeros(3)) for _ in range(2))
+    Captured(lambda scale: ((one + other) * scale).sum(), [one, other])(torch.tensor(2.0))
+    one.grad.mul_(5)
+    assert other.grad.tolist() == [2.0] * 3
 
 
 @pytest.mark.gpu
