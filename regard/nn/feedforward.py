@@ -1,14 +1,17 @@
 """Networks that are applied at every position alike. One class a kind; FEEDFORWARDS names them."""
 
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
+import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
 from regard.nn.dropout import Dropout
 from regard.nn.kernels import activation as kernels
-from regard.nn.shared import Linear
+from regard.nn.product import product
+from regard.nn.shared import Linear, lowered, weight_gradients
 
 States = Float[Tensor, "*rows size"]
 
@@ -19,6 +22,25 @@ class Fed(NamedTuple):
     states: States
     cost: Float[Tensor, ""] | None = None
     bias: Float[Tensor, "size"] | None = None  # still to be added: on a GPU whoever joins the states does it on the way
+
+
+class _ReluNetwork(torch.autograd.Function):
+    """y = W₂ h + b₂ of h = max(0, W₁ x + b₁): there is no h but this one, and dh becomes d(W₁ x + b₁) where it lies."""
+
+    @staticmethod
+    def forward(ctx: Any, states: Tensor, enter: Tensor, entering: Tensor, leave: Tensor, leaving: Tensor) -> Tensor:
+        inner = product(states, enter, entering, relu=True)
+        ctx.save_for_backward(states, enter, inner, leave)
+        return product(inner, leave, leaving)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        (gradient,), (states, enter, inner, leave) = gradients, ctx.saved_tensors
+        wanted, slope = ctx.needs_input_grad, product(gradient, leave.T)
+        torch.ops.aten.threshold_backward.grad_input(slope, inner, 0, grad_input=slope)
+        back = product(slope, enter.T) if wanted[0] else None
+        return back, *weight_gradients(states, slope, wanted[1:3]), *weight_gradients(inner, gradient, wanted[3:])
 
 
 class FeedForward(nn.Module):
@@ -43,6 +65,9 @@ class FeedForward(nn.Module):
             else:
                 inner = kernels.activate(self.enter.product(states), self.enter.bias, kind=self.kind, rate=rate)
             return Fed(self.leave.product(inner), bias=self.leave.bias)
+        if self.kind == "relu" and not rate and states.device.type == "cpu" and torch.is_grad_enabled():
+            sides = states, self.enter.weight, self.enter.bias, self.leave.weight, self.leave.bias
+            return Fed(_ReluNetwork.apply(*(side.to(lowered(side)) for side in sides)))  # type: ignore[no-untyped-call]
         return Fed(self.leave(self.dropout(self.activate(self.enter(states)))))
 
 

@@ -99,7 +99,7 @@ class Join(nn.Module):
         if self.norm.fused is not None and kernels.applies(fed.states):
             return self.by_kernel(stream.total, fed, self.norm.fused)
         states = fed.states if fed.bias is None else fed.states + fed.bias
-        total = stream.total + self.dropout(states)
+        total = self.dropout.added(stream.total, states)
         normed = self.norm(total, visible)
         return Stream(total if self.before else normed, normed)
 

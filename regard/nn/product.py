@@ -12,15 +12,17 @@ ONE_DNN = torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_l
 
 
 def product(
-    inputs: Float[Tensor, "*rows input"], weight: Float[Tensor, "output input"], bias: Float[Tensor, "output"] | None = None
-) -> Float[Tensor, "*rows output"]:
+    inputs: Float[Tensor, "*rows input"], weight: Float[Tensor, "output input"], bias: Float[Tensor, "output"] | None = None,
+    relu: bool = False,
+) -> Float[Tensor, "*rows output"]:  # fmt: skip
     """On a CPU and in float32 PyTorch multiplies with MKL, which oneDNN beats on the AMD processors we have
     (benchmarks/products.py). It is reached through the operator that torch.compile's own CPU code calls, which has no
-    gradient: whoever needs one takes `shared`."""
+    gradient: whoever needs one takes `shared`. `relu`: max(0, y), taken where y is written."""
     if one_dnn_applies(inputs, weight):
-        result: Tensor = torch.ops.mkldnn._linear_pointwise(inputs, weight, bias, "none", [], "")
+        result: Tensor = torch.ops.mkldnn._linear_pointwise(inputs, weight, bias, "relu" if relu else "none", [], "")
         return result
-    return functional.linear(inputs, weight, bias)
+    found = functional.linear(inputs, weight, bias)
+    return found.relu_() if relu else found
 
 
 def one_dnn_applies(inputs: Tensor, weight: Tensor) -> bool:

@@ -56,8 +56,7 @@ class _Tie(torch.autograd.Function):
         if (both := ctx.record.joined(dim=0)) is None:
             return None, None, None
         inputs, gradients = both
-        bias = gradients.sum(0) if ctx.needs_input_grad[1] else None
-        return gradients.T @ inputs, bias, None
+        return *weight_gradients(inputs, gradients, (True, ctx.needs_input_grad[1])), None
 
 
 class _Use(torch.autograd.Function):
@@ -92,10 +91,8 @@ def bind_product(
         return lambda inputs: product(inputs, weight, bias)
     if not weight.requires_grad:  # frozen: its inputs may still learn, and `product` has no gradient
         return lambda inputs: functional.linear(inputs, weight, bias)
-    device = weight.device.type
-    if device != "meta" and torch.is_autocast_enabled(device):  # cast once a pass instead of once a step
-        kind = torch.get_autocast_dtype(device)
-        weight, bias = weight.to(kind), None if bias is None else bias.to(kind)
+    kind = lowered(weight)  # cast once a pass instead of once a step
+    weight, bias = weight.to(kind), None if bias is None else bias.to(kind)
     record = Record()
     tied: Tensor
     tied, offset = _Tie.apply(weight, bias, record)  # type: ignore[no-untyped-call]
@@ -104,6 +101,36 @@ def bind_product(
         return _Use.apply(inputs.to(tied.dtype), tied, offset, record)  # type: ignore[no-untyped-call, no-any-return]
 
     return use
+
+
+def lowered(tensor: Tensor) -> torch.dtype:
+    """The kind of number that autocast multiplies; the tensor's own without it."""
+    device = tensor.device.type
+    return torch.get_autocast_dtype(device) if device != "meta" and torch.is_autocast_enabled(device) else tensor.dtype
+
+
+def weight_gradients(
+    inputs: Float[Tensor, "*rows input"], gradient: Float[Tensor, "*rows output"], wanted: tuple[bool, bool]
+) -> tuple[Float[Tensor, "output input"] | None, Float[Tensor, "output"] | None]:
+    """Of W and b in y = x Wᵀ + b: gᵀ x and Σ g."""
+    rows = gradient.flatten(0, -2)
+    return rows.T @ inputs.flatten(0, -2) if wanted[0] else None, rows.sum(0) if wanted[1] else None
+
+
+class _Once(torch.autograd.Function):
+    """y = x Wᵀ + b, all of whose gradients are taken at once."""
+
+    @staticmethod
+    def forward(ctx: Any, inputs: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        ctx.save_for_backward(inputs, weight)
+        return product(inputs, weight, bias)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+        (gradient,), (inputs, weight) = gradients, ctx.saved_tensors
+        back = product(gradient, weight.T) if ctx.needs_input_grad[0] else None
+        return back, *weight_gradients(inputs, gradient, ctx.needs_input_grad[1:])
 
 
 class Linear(nn.Linear):
@@ -120,5 +147,10 @@ class Linear(nn.Linear):
 def once(
     inputs: Float[Tensor, "*rows input"], weight: Float[Tensor, "output input"], bias: Float[Tensor, "output"] | None
 ) -> Float[Tensor, "*rows output"]:
-    """x Wᵀ + b, used once: a GPU has nothing to gain from a record."""
-    return functional.linear(inputs, weight, bias) if inputs.is_cuda else bind_product(weight, bias)(inputs)
+    """x Wᵀ + b, used once: nothing to record, and on a GPU nothing to gain."""
+    if inputs.is_cuda:
+        return functional.linear(inputs, weight, bias)
+    if not torch.is_grad_enabled():
+        return product(inputs, weight, bias)
+    kind = lowered(weight)
+    return _Once.apply(inputs.to(kind), weight.to(kind), None if bias is None else bias.to(kind))  # type: ignore[no-untyped-call, no-any-return]

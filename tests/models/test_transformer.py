@@ -159,6 +159,7 @@ def test_dropout_lies_where_the_paper_puts_it(side, monkeypatch):
         return input
 
     monkeypatch.setattr(Dropout, "forward", forward)
+    monkeypatch.setattr(Dropout, "added", lambda self, total, input: total + self(input))
     memory = model.encode(SOURCE, LENGTHS)
     if side == "decoder":
         dropped.clear()

@@ -38,3 +38,17 @@ def test_the_seed_decides_and_evaluation_drops_nothing():
     assert not results[0].equal(results[2])
     assert layer.eval()(inputs).equal(inputs)
     assert Dropout(0.0)(inputs).equal(inputs)
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.3, 1.0])
+@pytest.mark.parametrize("training", [True, False])
+def test_what_is_dropped_and_added_is_the_sum_of_both(rate, training):
+    layer, (total, inputs) = Dropout(rate).train(training), torch.randn(2, 7, 13, requires_grad=True)
+    torch.manual_seed(3)
+    expected = total + layer(inputs)
+    torch.manual_seed(3)
+    found = layer.added(total, inputs)
+    torch.testing.assert_close(found, expected)
+    both = [torch.autograd.grad(each.square().sum(), (total, inputs), retain_graph=True) for each in (found, expected)]
+    for one, other in zip(*both, strict=True):
+        torch.testing.assert_close(one, other)

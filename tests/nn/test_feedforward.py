@@ -53,3 +53,37 @@ def test_dropout_lies_between_the_two_products(name):
     inputs = torch.randn(3, 5, SIZE)
     torch.testing.assert_close(network(inputs).states, network.leave.bias.expand(3, 5, SIZE))
     torch.testing.assert_close(network.eval()(inputs).states, oracle(network, ACTIVATIONS[name])(inputs))
+
+
+@pytest.mark.parametrize("worth", [1, 1 << 60])
+@pytest.mark.parametrize("learning", ["inputs", "enter", "leave", "all"])
+def test_the_maximum_inside_a_product_changes_no_value_and_no_gradient(worth, learning, monkeypatch):
+    """By either library, and twice through the same graph, for gradients are made in place."""
+    monkeypatch.setattr("regard.nn.product.WORTH_IT", worth)
+    network, inputs = FEEDFORWARDS["relu"](SIZE, INNER), torch.randn(3, 5, SIZE)
+    parts = {"inputs": [inputs], "enter": [*network.enter.parameters()], "leave": [*network.leave.parameters()]}
+    leaves = [leaf for name in parts for leaf in parts[name] if learning in (name, "all")]
+    network.requires_grad_(False)
+    for leaf in leaves:
+        leaf.requires_grad_()
+    states, plain = network(inputs).states, oracle(network, ACTIVATIONS["relu"])(inputs)
+    torch.testing.assert_close(states, plain)
+    expected = torch.autograd.grad(plain.square().sum(), leaves)
+    for keep in (True, False):
+        found = torch.autograd.grad(states.square().sum(), leaves, retain_graph=keep)
+        for one, other in zip(found, expected, strict=True):
+            torch.testing.assert_close(one, other)
+    with torch.no_grad():
+        torch.testing.assert_close(network(inputs).states, plain)
+
+
+def test_autocast_multiplies_bfloat16_and_gives_float32_gradients():
+    network, inputs = FEEDFORWARDS["relu"](SIZE, INNER), torch.randn(3, 5, SIZE)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        states, plain = network(inputs).states, oracle(network, ACTIVATIONS["relu"])(inputs)
+    assert states.dtype == torch.bfloat16
+    torch.testing.assert_close(states, plain)
+    leaves = list(network.parameters())
+    for one, other in zip(*(torch.autograd.grad(each.float().sum(), leaves) for each in (states, plain)), strict=True):
+        assert one.dtype == torch.float32
+        torch.testing.assert_close(one, other, rtol=0.05, atol=0.05)  # bfloat16 has 8 bits

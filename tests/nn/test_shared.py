@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from regard.nn.product import ONE_DNN, one_dnn_applies
-from regard.nn.shared import Linear, shared
+from regard.nn.product import ONE_DNN, one_dnn_applies, product
+from regard.nn.shared import Linear, once, shared
 
 
 def loop(product, state, steps=5):
@@ -102,3 +102,32 @@ def test_the_library_that_multiplies_changes_no_value_and_no_gradient(rows, bias
     for ours, theirs, torchs in zip(*results, strict=True):  # float32 sums in another order
         torch.testing.assert_close(ours, torchs, rtol=1e-4, atol=1e-4)
         torch.testing.assert_close(theirs, torchs, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("learning", ["inputs", "weight", "bias", "inputs weight bias"])
+def test_what_does_not_learn_gets_no_gradient_and_the_rest_gets_its_own(learning):
+    sides = {"inputs": torch.randn(3, 5, 4), "weight": torch.randn(6, 4), "bias": torch.randn(6)}
+    leaves = [sides[name].requires_grad_() for name in learning.split()]
+    ours, theirs = once(**sides).square().sum(), nn.functional.linear(*sides.values()).square().sum()
+    for one, other in zip(torch.autograd.grad(ours, leaves), torch.autograd.grad(theirs, leaves), strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def test_autocast_multiplies_bfloat16_once_and_gives_float32_gradients():
+    layer, inputs = Linear(4, 5), torch.randn(3, 4, requires_grad=True)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        outputs, theirs = layer(inputs), nn.functional.linear(inputs, layer.weight, layer.bias)
+    assert outputs.dtype == torch.bfloat16
+    torch.testing.assert_close(outputs, theirs)
+    leaves = [inputs, *layer.parameters()]
+    for one, other in zip(*(torch.autograd.grad(each.float().sum(), leaves) for each in (outputs, theirs)), strict=True):
+        assert one.dtype == torch.float32
+        torch.testing.assert_close(one, other, rtol=0.02, atol=0.02)  # bfloat16 has 8 bits
+
+
+@pytest.mark.parametrize("worth", [1, 1 << 60])
+def test_a_product_may_end_at_zero(worth, monkeypatch):
+    monkeypatch.setattr("regard.nn.product.WORTH_IT", worth)
+    inputs, weight, bias = torch.randn(7, 30), torch.randn(26, 30), torch.randn(26)
+    expected = (inputs.double() @ weight.double().T + bias.double()).clamp(min=0).float()
+    torch.testing.assert_close(product(inputs, weight, bias, relu=True), expected, rtol=1e-4, atol=1e-4)
