@@ -102,7 +102,7 @@ def passed(drawing: Drawing, model: Model, rows: int, lengths: Lengths, precisio
 
 
 class Memory(NamedTuple):
-    """Bytes of a step at its largest. Gradients come while activations go, so the whole is somewhat more than is ever there."""
+    """Bytes of a step at its largest. Gradients come while activations go; what the way back needs for a moment is not here."""
 
     weights: int
     gradients: int
