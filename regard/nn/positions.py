@@ -62,7 +62,8 @@ class Positions(nn.Module):
         """The same of words that are scaled, thinned out by dropout at this rate."""
         found = self.encode(places) if self.absolute else None
         if found is None or self.merge is None:
-            return entered(words, found, scale=scale, rate=rate)
+            whole = None if found is None else found.expand(*found.shape[:2], self.size)
+            return entered(words, whole, scale=scale, rate=rate)
         both = torch.cat([words * scale, found.expand(*words.shape[:2], -1).to(words.dtype)], dim=-1)
         return entered(self.merge(both), None, scale=1.0, rate=rate)
 
