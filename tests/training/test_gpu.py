@@ -37,21 +37,17 @@ def test_both_devices_decode_alike(tmp_path):
     assert regard.load(tmp_path / "run", "cpu").generate(texts) == regard.load(tmp_path / "run", "cuda").generate(texts)
 
 
-@pytest.mark.parametrize("options", [[], ["model.decoder.context=input_feeding"], ["model.decoder.copy_words=added"]])
-def test_a_replayed_step_has_the_gradients_of_a_direct_one(tmp_path, options):
-    """Rows and columns that only make shapes recur change nothing; nor does the graph, whichever batch it was recorded with.
-
-    The loss of copied words waits for the GPU, so it is refused and computed directly.
-    """
-    recipe = small_recipe(20, "training.device=cuda", "model.encoder.dropout=0", "model.decoder.dropout=0", *options)
-    run.train(recipe, tmp_path / "run", talk=False)
-    whole = run.with_corpus(recipe, tmp_path / "run")
-    prepared = run.prepare(whole, tmp_path / "run", lambda text: None)
+def both_ways(recipe, folder):
+    """Losses and gradients of thirty batches of six shapes, computed directly and replayed; and what was recorded."""
+    whole = run.with_corpus(recipe, folder)
+    prepared = run.prepare(whole, folder, lambda text: None)
     model = build(configure(recipe.model), len(prepared.source), len(prepared.target)).cuda()
     ways = [
-        Trainer(model, prepared.store, prepared.plan, training, tmp_path, Group(0, 1, torch.device("cuda")), dict)
-        for training in (recipe.training, recipe.training.model_copy(update={"capture": True}))
+        Trainer(model, prepared.store, prepared.plan, training, folder, Group(0, 1, torch.device("cuda")), dict)
+        for training in (recipe.training.model_copy(update={"capture": capture}) for capture in (False, True))
     ]
+    assert [way.replay is None for way in ways] == [True, False]
+    pairs = []
     for step in range(30):
         rows, found = prepared.plan.batch(step % 6), []
         for trainer in ways:
@@ -59,11 +55,45 @@ def test_a_replayed_step_has_the_gradients_of_a_direct_one(tmp_path, options):
             loss = trainer.backward(rows, 100)
             found.append([loss.float(), *(parameter.grad.clone() for parameter in model.parameters())])
             model.zero_grad(set_to_none=True)
+        pairs.append(found)
+    return pairs, ways[1].replay.captured
+
+
+DRY = "training.device=cuda", "model.encoder.dropout=0", "model.decoder.dropout=0"
+
+
+@pytest.mark.parametrize("options", [[], ["model.decoder.context=input_feeding"], ["model.decoder.copy_words=added"]])
+def test_a_replayed_step_has_the_gradients_of_a_direct_one(tmp_path, options):
+    """Rows and columns that only make shapes recur change nothing; nor does the graph, whichever batch it was recorded with.
+
+    The loss of copied words waits for the GPU, so it is refused and computed directly.
+    """
+    pairs, captured = both_ways(small_recipe(20, *DRY, *options), tmp_path)
+    for found in pairs:
         for direct, replayed in zip(*found, strict=True):
             torch.testing.assert_close(replayed, direct, rtol=1e-3, atol=1e-5)  # other sizes of products, other order of sums
-    captured = ways[1].replay.captured
     assert bool(captured.refused) == ("model.decoder.copy_words=added" in options)
     assert bool(captured.recordings) != bool(captured.refused)
+
+
+HEADS = {"attention": {"heads": 2}, "size": 32, "inner": 64, "layers": 2, "dropout": 0.0}
+TRANSFORMER = {
+    "encoder": {"kind": "transformer", **HEADS},
+    "decoder": {"kind": "transformer", **HEADS, "cross_attention": {"heads": 2}},
+}
+
+
+@pytest.mark.parametrize("name", ["recurrent", "transformer"])
+def test_a_replayed_step_in_16_bits_has_the_gradients_of_a_direct_one(tmp_path, name):
+    """Autocast rounds weights where they are used, a replayed step all at once."""
+    recipe = small_recipe(20, *DRY, "training.precision=bfloat16")
+    recipe = recipe if name == "recurrent" else recipe.model_copy(update={"model": TRANSFORMER})
+    pairs, captured = both_ways(recipe, tmp_path)
+    for found in pairs:
+        whole = torch.cat([gradient.flatten() for gradient in found[0]]).norm()
+        for direct, replayed in zip(*found, strict=True):
+            assert (direct - replayed).norm() < 0.03 * direct.norm() + 1e-3 * whole
+    assert captured.recordings
 
 
 def test_a_step_that_is_not_finite_is_left_out_and_told_later(tmp_path):
