@@ -1,10 +1,10 @@
 """Words as vectors."""
 
-import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.nn.kernels.words import lookup
+from regard.nn.shared import lowered
 
 
 class Embedding(nn.Embedding):
@@ -15,7 +15,4 @@ class Embedding(nn.Embedding):
         nn.init.normal_(self.weight, std=self.embedding_dim**-0.5)
 
     def forward(self, input: Int[Tensor, "*rows"]) -> Float[Tensor, "*rows size"]:
-        device, weight = self.weight.device.type, self.weight
-        if torch.is_autocast_enabled(device):
-            weight = weight.to(torch.get_autocast_dtype(device))
-        return lookup(weight, input)
+        return lookup(self.weight.to(lowered(self.weight)), input)

@@ -1,6 +1,6 @@
 """One linear map used at every step of a loop: its weight's gradient is one product over all steps, not one a step."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -17,6 +17,15 @@ class Projection(NamedTuple):
 
     weight: Float[Tensor, "output input"]
     bias: Float[Tensor, "output"] | None
+
+
+def joined(parts: Sequence[Projection]) -> Projection:
+    """Projections of one input as one."""
+    weight = torch.cat([part.weight for part in parts])
+    if all(part.bias is None for part in parts):
+        return Projection(weight, None)
+    biases = [part.weight.new_zeros(len(part.weight)) if part.bias is None else part.bias for part in parts]
+    return Projection(weight, torch.cat(biases))
 
 
 class Record:

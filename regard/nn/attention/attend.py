@@ -16,7 +16,7 @@ from regard.nn.attention.selections import Soft
 from regard.nn.kernels import additive as additive_kernels
 from regard.nn.kernels import flash as flash_kernels
 from regard.nn.kernels import short as short_kernels
-from regard.nn.shared import Record
+from regard.nn.shared import Record, lowered
 
 Weights = Float[Tensor, "batch heads target source"]
 SOFT = Soft()
@@ -82,8 +82,7 @@ def weigh(
 
 def mix(values: Float[Tensor, "batch source value"]) -> Callable[[Tensor], Float[Tensor, "batch target value"]]:
     """Σ_j α_ij v_j of these values as a function for one pass over a target: dV is one product over all steps."""
-    if torch.is_autocast_enabled(values.device.type):
-        values = values.to(torch.get_autocast_dtype(values.device.type))
+    values = values.to(lowered(values))
     if not (torch.is_grad_enabled() and values.requires_grad):
         return lambda weights: weights.to(values.dtype) @ values
     record = Record()
@@ -148,15 +147,13 @@ def plain(task: Task) -> Looks:
 
 def sides(task: Task) -> tuple[Tensor, Tensor, Tensor]:
     """Queries, keys and values of one kind of number: autocast's, or that of the queries."""
-    device, kind = task.query.device.type, task.query.dtype
-    kind = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else kind
+    kind = lowered(task.query)
     return task.query.to(kind), task.keys.to(kind), task.heads_values.to(kind)
 
 
 def library(task: Task) -> Looks:
     """PyTorch's own kernels. They are given something to see in every row, and what they say of rows that see nothing is
-    taken away. A CPU's take eight times as long back in bfloat16 (64 x 4 heads of 26 x 64: 35 ms and 4.4), so there it is
-    float32."""
+    taken away. A CPU's take several times as long back in bfloat16, so there it is float32."""
     if task.query.device.type == "cpu" and torch.is_autocast_enabled("cpu"):
         exact = task._replace(query=task.query.float(), keys=task.keys.float(), values=task.values.float())
         with torch.autocast("cpu", enabled=False):

@@ -1,6 +1,6 @@
 """Attention: score x scope x selection x heads, for all queries at once or step by step."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -17,7 +17,7 @@ from regard.nn.attention.selections import SELECTIONS, Soft
 from regard.nn.kernels import glance as glances
 from regard.nn.kernels.short import Joint, here
 from regard.nn.positions import Positions
-from regard.nn.shared import Linear, Projection, once
+from regard.nn.shared import Linear, Projection, joined, once
 
 States = Float[Tensor, "batch source memory"]
 Rows = Float[Tensor, "rows _"]
@@ -70,6 +70,12 @@ class Where(NamedTuple):
     def of(self, query: Tensor) -> Int[Tensor, "#batch target"]:
         return torch.arange(query.shape[1], device=query.device)[None] if self.places is None else self.places
 
+    def turn(self, keys: Tensor, fused: Joint | None, states: Tensor) -> tuple[Tensor, Joint | None]:
+        """Keys of these states that know where they stand; the product they lie in is theirs no more if they were turned."""
+        if self.positions is None:
+            return keys, fused
+        return self.positions.turn(keys, self.of(states)), None if self.positions.turns else fused
+
 
 ANYWHERE = Where()
 
@@ -117,9 +123,7 @@ class Attention(nn.Module):
         there = torch.ones(memory.shape[:2], dtype=torch.bool, device=memory.device) if visible is None else visible
         seen, counts = self.scope.compress(memory, there)
         keys, values, fused = self.keys_and_values(seen, where)
-        if where.positions is not None:
-            keys = where.positions.turn(keys, where.of(memory))
-            fused = None if where.positions.turns else fused
+        keys, fused = where.turn(keys, fused, memory)
         return Prepared(keys, values, counts, there, visible is None, fused)
 
     def keys_and_values(self, seen: States, where: Where) -> tuple[Tensor, Tensor, Joint | None]:
@@ -267,15 +271,6 @@ class Attention(nn.Module):
         if self.covered is not None:
             coverage = coverage + weights.transpose(1, 2).flatten(0, 1)
         return Trace(steps, reached, coverage)
-
-
-def joined(parts: Sequence[Projection]) -> Projection:
-    """Projections of one input as one."""
-    weight = torch.cat([part.weight for part in parts])
-    if all(part.bias is None for part in parts):
-        return Projection(weight, None)
-    biases = [part.weight.new_zeros(len(part.weight)) if part.bias is None else part.bias for part in parts]
-    return Projection(weight, torch.cat(biases))
 
 
 def gather(glances: list[Glance]) -> Read:

@@ -65,9 +65,7 @@ class SelfAttention(nn.Module):
         if both is None or value is None or attention.scope.compresses:
             return Projected(attention.score.ask()(states), attention.prepare(states, visible, where))
         (queries, keys, values), fused = attention.project(states, *both, value)
-        if where.positions is not None:
-            keys = where.positions.turn(keys, where.of(states))
-            fused = None if where.positions.turns else fused
+        keys, fused = where.turn(keys, fused, states)
         there = torch.ones(states.shape[:2], dtype=torch.bool, device=states.device) if visible is None else visible
         return Projected(queries, Prepared(keys, values, there, there, visible is None, fused))
 

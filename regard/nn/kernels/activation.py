@@ -15,6 +15,7 @@ from torch.nn import functional
 from regard.nn.dropout import Dropout
 from regard.nn.kernels.norm import Seed, added, draws, in_rows, or_else, programs_for, rounded, seed_of, tile_for
 from regard.nn.kernels.scan import KINDS_OF_NUMBER, available, interpreted
+from regard.nn.shared import lowered
 
 KINDS = {"relu": 0, "gelu": 1, "swiglu": 2}  # as activation_tiles.py numbers them
 COLUMNS, NUMBERS = 512, 16  # of a tile; that a thread holds of it
@@ -63,7 +64,7 @@ def relu_product(
     states: Float[Tensor, "*rows size"], weight: Float[Tensor, "inner size"], bias: Float[Tensor, "inner"]
 ) -> Float[Tensor, "*rows inner"]:
     """max(0, W x + b): the library's product writes it so, and our kernel takes the way back."""
-    kind = torch.get_autocast_dtype(states.device.type) if torch.is_autocast_enabled(states.device.type) else states.dtype
+    kind = lowered(states)
     rows = states.flatten(0, -2).to(kind)
     found: Tensor = _ReluProduct.apply(rows, weight.to(kind), bias.to(kind))  # type: ignore[no-untyped-call]
     return found.view(*states.shape[:-1], len(weight))

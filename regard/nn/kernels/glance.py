@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from regard.nn.kernels.scan import able, interpreted, power_of_two
-from regard.nn.shared import Record
+from regard.nn.shared import Record, lowered
 
 Keys = Float[Tensor, "batch heads source size"]
 Values = Float[Tensor, "batch heads source value"]
@@ -59,10 +59,7 @@ def bind_glance(
     keys: Keys, values: Values, visible: Visible | None, energy: Energy
 ) -> Callable[[Queries], tuple[Context, Float[Tensor, "batch heads queries source"]]]:
     """A look at these keys as a function for one pass: projected queries -> contexts, weights."""
-    if torch.is_autocast_enabled(keys.device.type):  # cast once a pass instead of once a look
-        kind = torch.get_autocast_dtype(keys.device.type)
-        keys, values = keys.to(kind), values.to(kind)
-    keys, values = with_whole_rows(keys), with_whole_rows(values)
+    keys, values = (with_whole_rows(one.to(lowered(one))) for one in (keys, values))  # once a pass instead of once a look
     looks = Looks(Record(), Record())
     seen = None if visible is None else visible.contiguous()
     keys, values, energy = _Tie.apply(keys, values, seen, energy.contiguous(), looks)  # type: ignore[no-untyped-call]

@@ -13,6 +13,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from regard.nn.shared import lowered
+
 Rows = Float[Tensor, "slots input"]
 Weight = Float[Tensor, "groups output input"]
 Bias = Float[Tensor, "groups output"]
@@ -159,7 +161,5 @@ PATHS: dict[str, Callable[[Tensor, Tensor, Tensor, Groups], Tensor]] = {"loop": 
 
 def products(rows: Rows, weight: Weight, bias: Bias, groups: Groups, path: str | None = None) -> Result:
     """W_g x + b_g for the slots of every group g, in autocast's type. Slots of no group come out as anything finite."""
-    if torch.is_autocast_enabled(rows.device.type):
-        kind = torch.get_autocast_dtype(rows.device.type)
-        rows, weight, bias = rows.to(kind), weight.to(kind), bias.to(kind)
+    rows, weight, bias = (one.to(lowered(one)) for one in (rows, weight, bias))
     return PATHS[path or fastest(rows, weight)](rows, weight, bias, groups)

@@ -1,7 +1,7 @@
 """Words enter a stack: looked up in a table, scaled, with their places added, thinned out.
 
 The gradient of a table is a sum over the places of each word, always in the same order: sorted words, sums of equal ones within
-blocks, then of those that cross from one block to others. (torch's takes four times as long.)
+blocks, then of those that cross from one block to others.
 """
 
 from typing import Any
