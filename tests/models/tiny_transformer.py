@@ -36,6 +36,8 @@ def kinds():
     yield "alternating", section(layers=3, attention=[{"scope": "blocks", "window": 3}, {"scope": "compressed", "window": 2}])
     yield "untied-bias", section({"tied": False}, attention={"heads": 2, "bias": True})
     yield "experts", section(experts={"number": 3, "every": 1})
+    gru = {"kind": "recurrent", "embedding_size": 5, "hidden_size": 6}
+    yield "read-by-a-gru", {**section(), "decoder": gru}  # which begins at the mean of what is no padding
 
 
 KINDS = dict(kinds())

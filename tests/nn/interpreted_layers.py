@@ -10,10 +10,13 @@ import torch
 from test_layer_kernels import PHI, Activated, Attention, Joined, distance, fused_and_exact
 
 from regard.nn.attention import attention as whole_attention
+from regard.nn.attention import own
 from regard.nn.kernels import activation, norm, short
+from regard.nn.positions import POSITIONS
 
 assert os.environ.get("TRITON_INTERPRET") == "1"
 
+PATHS = "short", "plain"
 ALL = {"masked": True, "limited": 2, "causal": True}
 SHAPES = [(2, 2, 1, 1, 5, 3), (2, 2, 17, 9, 7, 20), (2, 2, 33, 17, 16, 16), (1, 2, 5, 33, 48, 33)]
 
@@ -56,13 +59,23 @@ def test_cross_attention_reads_keys_and_values_of_one_product():
     query, memory = torch.randn(2, 3, 8), torch.randn(2, 5, 8, requires_grad=True)
     visible = torch.arange(5) < torch.tensor([5, 2])[:, None]
     found = []
-    for path in ("short", "plain"):
+    for path in PATHS:
         prepared = layer.prepare(memory, visible)
         assert prepared.fused.shape == (2, 5, 2, 2, 4)
         read = layer(query, prepared, path=path).context
         leaves = [memory, *layer.parameters()]
         found.append([read, *torch.autograd.grad(read.square().sum(), leaves)])
     torch.testing.assert_close(*found, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["rotary", "none"])
+def test_keys_that_positions_turn_are_not_read_where_they_lay(name):
+    torch.manual_seed(1)
+    layer = own.SelfAttention(whole_attention.Attention(8, 8, score="projected", heads=2, values=8))
+    states, where = torch.randn(2, 5, 8), whole_attention.Where(positions=POSITIONS[name](8, 2))
+    projected = layer.project(states, None, where)
+    reads = (layer.attention.read(projected.queries, states, projected.prepared, path=path, where=where) for path in PATHS)
+    torch.testing.assert_close(*(read.context for read in reads), rtol=1e-4, atol=1e-6)
 
 
 def test_time_comes_before_heads_in_memory():
