@@ -14,7 +14,7 @@ from regard.corpora import CORPORA, write
 from regard.recipe import Training, built_in
 
 pytestmark = pytest.mark.gpu
-SIDE_BY_SIDE = 12  # a GPU has room for as many, and a machine with one has the cores
+SIDE_BY_SIDE = 14  # a GPU has room for as many, and a machine with one has the cores
 PRECISIONS = get_args(Training.model_fields["precision"].annotation)
 
 

@@ -229,6 +229,13 @@ class GatedCell(Cell):
             torch._cudnn_rnn_flatten_weight(self.weights, 4, self.input_size, mode, self.hidden_size, 0, 1, True, False)
 
 
+def in_one_block(weights: Sequence[Tensor]) -> list[Tensor]:
+    """The same weights one after the other in memory and of one dtype, that of the first: cuDNN asks for both."""
+    block = torch.cat([one.flatten().to(weights[0].dtype) for one in weights])
+    parts = torch.split(block, [one.numel() for one in weights])
+    return [part.view_as(one) for part, one in zip(parts, weights, strict=True)]
+
+
 class CellList(nn.ModuleList):
     """Cells that know they are cells."""
 

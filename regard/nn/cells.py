@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.nn.cell import Blocks, Cell, CellList, CellState, GatedCell, Hidden, HiddenMemory, Twin
+from regard.nn.cell import Blocks, Cell, CellList, CellState, GatedCell, Hidden, HiddenMemory, Twin, in_one_block
 from regard.nn.shared import Linear, shared
 from regard.nn.tape import MemoryTapeCell, TanhAttentionCell
 
@@ -81,10 +81,7 @@ class AblatedLSTMCell(MemoryCell):
     def weights(self) -> list[Tensor]:
         open_gate = (0.0, 0.0, 30.0, 0.0)
         parts = [self.with_gate(weight, value) for weight, value in zip(super().weights, open_gate, strict=True)]
-        block = torch.cat([part.flatten() for part in parts])  # cuDNN asks for one block
-        return [
-            flat.view_as(part) for flat, part in zip(torch.split(block, [part.numel() for part in parts]), parts, strict=True)
-        ]
+        return in_one_block(parts)
 
     def with_gate(self, weight: Tensor, value: float) -> Tensor:
         blocks = list(torch.split(weight, self.hidden_size))

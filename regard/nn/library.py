@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from regard.nn.cell import CellState, GatedCell
+from regard.nn.cell import CellState, GatedCell, in_one_block
 
 
 def library_scan(
@@ -29,7 +29,10 @@ def whole(
     assert cell.twin is not None
     start = tuple(part.to(inputs.dtype).contiguous().unsqueeze(0) for part in state)  # cuDNN asks for it
     many = start if len(start) > 1 else start[0]
-    outputs, *last = cell.twin.scan(inputs, many, cell.weights, True, 1, 0.0, cell.training, False, True)
+    weights = cell.weights
+    if any(one.dtype != weights[0].dtype for one in weights):  # matrices that training has rounded, and exact biases
+        weights = in_one_block(weights)
+    outputs, *last = cell.twin.scan(inputs, many, weights, True, 1, 0.0, cell.training, False, True)
     return outputs, cell.State(*(part.squeeze(0) for part in last))
 
 

@@ -8,11 +8,14 @@ from small import small_recipe
 import regard
 from regard import run
 from regard.models import build, configure
+from regard.nn.cells import CELLS
+from regard.nn.scan import scan
 from regard.training.capture import Captured
 from regard.training.checkpoint import Progress
 from regard.training.display import Display
 from regard.training.distributed import Group
 from regard.training.journal import read_journal
+from regard.training.leaves import Leaves
 from regard.training.loop import Trainer
 from regard.training.watch import Watch
 
@@ -94,6 +97,30 @@ def test_a_replayed_step_in_16_bits_has_the_gradients_of_a_direct_one(tmp_path, 
         for direct, replayed in zip(*found, strict=True):
             assert (direct - replayed).norm() < 0.03 * direct.norm() + 1e-3 * whole
     assert captured.recordings
+
+
+@pytest.mark.parametrize("name", [name for name, cell in CELLS.items() if getattr(cell, "twin", None) is not None])
+def test_rounded_weights_scan_as_autocast_rounds_them(name):
+    """Of a size that cuDNN computes: matrices come in 16 bits, biases do not."""
+    cell = CELLS[name](1024, 1024).cuda()
+    leaves = Leaves(Scanned(cell), torch.bfloat16)
+    inputs = torch.randn(4, 6, 1024, device="cuda")
+    with torch.autocast("cuda", torch.bfloat16):
+        ours, theirs = leaves(inputs), Scanned(cell)(inputs)
+    torch.testing.assert_close(ours.float(), theirs.float(), rtol=0.02, atol=0.02)
+    gradients = torch.autograd.grad(ours.float().square().sum(), leaves.tensors)
+    expected = torch.autograd.grad(theirs.float().square().sum(), list(cell.parameters()))
+    for one, other in zip(gradients, expected, strict=True):
+        assert (one.float() - other).norm() < 0.05 * other.norm() + 1e-3
+
+
+class Scanned(torch.nn.Module):
+    def __init__(self, cell):
+        super().__init__()
+        self.cell = cell
+
+    def forward(self, inputs):
+        return scan(self.cell, inputs, path="library")[0]
 
 
 def test_a_step_that_is_not_finite_is_left_out_and_told_later(tmp_path):
