@@ -110,7 +110,7 @@ def test_minimum_risk_over_all_outputs_is_the_expected_cost(model):
     objective = ExpectedReward(
         Objective(model, 0.0), Risk(objective="minimum_risk", likelihood=0), lambda *_: candidates_of(words)
     )
-    loss = objective(examples())
+    loss = objective(examples()).total
     assert loss.item() == pytest.approx(1 - expected_reward(model).item(), abs=1e-5)
     ours, theirs = flat(gradients(loss, model)), flat(gradients(1 - expected_reward(model), model))
     torch.testing.assert_close(ours, theirs.float(), atol=1e-5, rtol=1e-4)
@@ -176,7 +176,7 @@ def test_samples_lead_where_the_expected_reward_leads(model, trained):
     found = torch.zeros_like(truth)
     for seed in range(5):
         torch.manual_seed(seed)
-        found += flat(gradients(objective(pair), model)) / 5
+        found += flat(gradients(objective(pair).total, model)) / 5
     assert torch.cosine_similarity(found, truth, dim=0) > 0.97
     assert found.norm().item() == pytest.approx(truth.norm().item(), rel=0.15)
 
@@ -184,7 +184,7 @@ def test_samples_lead_where_the_expected_reward_leads(model, trained):
 def test_the_likelihood_counts_as_much_as_is_asked(model):
     words = [(5, END), (4, 5, 5)]
     losses = [
-        ExpectedReward(Objective(model, 0.0), Risk(likelihood=share), lambda *_: candidates_of(words))(examples()).item()
+        ExpectedReward(Objective(model, 0.0), Risk(likelihood=share), lambda *_: candidates_of(words))(examples()).total.item()
         for share in (0.0, 0.017)
     ]
     assert losses[1] - losses[0] == pytest.approx(0.017 * -log_probs_of(model, SOURCE, [(5, END)]).item(), rel=1e-4)
