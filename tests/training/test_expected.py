@@ -190,6 +190,23 @@ def test_the_likelihood_counts_as_much_as_is_asked(model):
     assert losses[1] - losses[0] == pytest.approx(0.017 * -log_probs_of(model, SOURCE, [(5, END)]).item(), rel=1e-4)
 
 
+@pytest.mark.parametrize("share", [0.0, 0.25])
+def test_the_likelihood_is_told_as_it_is_and_costs_no_random_numbers_unless_it_counts(model, share):
+    given, model.decoder.dropout.p = candidates_of([(5, END), (4, 5, 5)]), 0.3
+    objective = ExpectedReward(Objective(model, 0.0), Risk(likelihood=share), lambda *_: given)
+    assert objective.names == ("loss", "risk")
+    total, (loss, risk) = objective.eval()(examples())
+    assert loss.item() == pytest.approx(-log_probs_of(model, SOURCE, [(5, END)]).item(), rel=1e-4)
+    torch.testing.assert_close(total, risk + share * loss)
+    objective.train()
+    torch.manual_seed(1)
+    log_likelihood(model, examples(), given)
+    after = torch.rand(1)
+    torch.manual_seed(1)
+    objective(examples())
+    assert after.equal(torch.rand(1)) == (share == 0)
+
+
 def test_outputs_are_drawn_as_in_use_and_by_the_seed_of_the_step(model):
     seen = []
 
