@@ -1,4 +1,4 @@
-"""A memory that goes on after the source's last word (ByteNet's): copying, penalties and expected rewards still know the words."""
+"""A memory that goes on after the source's last word (ByteNet's): copying, penalties and rewards still know the words."""
 
 import math
 

@@ -233,7 +233,9 @@ def test_what_is_minimised_beside_the_likelihood_is_told_by_name_over_a_stop_too
     events = EventAccumulator(str(tmp_path / "calm" / "events"))
     events.Reload()
     for name in names:
-        assert [event.value for event in events.Scalars(f"train/{name}")] == pytest.approx([row[name] for row in rows], rel=1e-5)
+        assert [event.value for event in events.Scalars(f"train/{name}")] == pytest.approx(
+            [row[name] for row in rows], rel=1e-5
+        )
     original = loop.Trainer.update
 
     def update(self, progress):
