@@ -71,7 +71,7 @@ def train_step(batch: dict) -> float:
     tokens = output.numel()
     # end is token 0 here and our padding too: shift the labels' meaning by ignoring nothing (all rows are full)
     with torch.autocast("cpu", dtype=torch.bfloat16, enabled=config["precision"] == "bf16"):
-        loss = SYSTEM["objective"](Examples(source, lengths, words, torch.where(output == 0, 1, output))) / tokens
+        loss = SYSTEM["objective"](Examples(source, lengths, words, torch.where(output == 0, 1, output))).total / tokens
     loss.backward()
     torch.nn.utils.clip_grad_norm_(SYSTEM["model"].parameters(), 1.0)
     SYSTEM["optimizer"].step()

@@ -24,7 +24,7 @@ from torch.nn import functional
 from regard.data.batching import Batch, BatchPlan
 from regard.models import build, configure
 from regard.recipe import read
-from regard.training.objective import Examples, Objective
+from regard.training.objective import Examples, Loss, Objective
 from regard.training.replay import Replay
 from regard.training.watch import Watch
 
@@ -116,7 +116,7 @@ class Trial:
         self.optimizer = torch.optim.AdamW(self.parameters, lr=1e-4, betas=(0.9, 0.98), fused=True)
         self.replay = Replay(model, precision, device) if graphs else None
         self.watch = Watch(self.optimizer) if graphs else None
-        self.run: Callable[..., Tensor] = self.model
+        self.run: Callable[..., Tensor | Loss] = self.model
 
     def step(self, batch: Batch) -> None:
         if self.watch is not None:
@@ -124,8 +124,8 @@ class Trial:
         else:
             examples = to_examples(batch, self.device)
             with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.precision == "bfloat16"):
-                loss = self.run(examples) / 1000
-            loss.backward()
+                found = self.run(examples)
+            (getattr(found, "total", found) / 1000).backward()
             nn.utils.clip_grad_norm_(self.parameters, 1.0, foreach=True)
             self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
@@ -134,7 +134,7 @@ class Trial:
         """As `regard train` does it on a GPU."""
         loss = self.replay(batch, 1 / 1000)
         norm = nn.utils.get_total_norm([one.grad for one in self.parameters if one.grad is not None])
-        self.watch.step(0, batch.rows, 0, loss, norm, 1.0)
+        self.watch.step(0, batch.rows, 0, loss[0], norm, 1.0)
         list(self.watch.known())
 
 

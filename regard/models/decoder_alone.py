@@ -83,12 +83,14 @@ class AloneDecoder(WordDecoder):
         present = (tokens != PAD) & ~behind
         result = self.stack(self.words(tokens), None, prefix=self.prefix(lengths), look_back=look, present=present)
         outputs = result.states.gather(1, places[..., None].expand(-1, -1, self.stack.size))
-        return Steps(outputs, self.looks(result, lengths, places, source.shape[1]) if look else None, cost=result.cost)
+        if not look:
+            return Steps(outputs, cost=result.cost)
+        visible = torch.arange(source.shape[1], device=lengths.device) < lengths[:, None]
+        return Steps(outputs, self.looks(result, places, visible), cost=result.cost, visible=visible)
 
     def looks(
-        self, result: Result, lengths: Int[Tensor, "batch"], places: Int[Tensor, "batch target"], source: int
+        self, result: Result, places: Int[Tensor, "batch target"], visible: Bool[Tensor, "batch source"]
     ) -> Float[Tensor, "batch 1 target source"]:
-        visible = torch.arange(source, device=lengths.device) < lengths[:, None]
         weights = [one.own.weights for one in result.passed if one.own.weights is not None]
         rows = [one.gather(2, index_like(places, one)) for one in weights]
         return on_source(rows, visible)

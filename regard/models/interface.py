@@ -6,6 +6,7 @@ from typing import Any, ClassVar, NamedTuple, TypeVar
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
+from torch.nn import functional
 
 from regard.data.tokenizers import PAD
 from regard.nn.attention.choice import Choice
@@ -18,7 +19,7 @@ State = TypeVar("State")
 class Memory(NamedTuple):
     """What an encoder hands to a decoder: once a sentence, however many hypotheses read it."""
 
-    states: Float[Tensor, "batch source size"]
+    states: Float[Tensor, "batch source size"]  # of the source's words in their order; some encoders go on after the last
     visible: Bool[Tensor, "batch source"]
     told: Float[Tensor, "batch summary"] | None = None  # what the encoder itself says of the whole
     keys: Any = None  # the decoder's view of `states`, prepared once
@@ -37,6 +38,10 @@ class Copies(NamedTuple):
     words: Int[Tensor, "batch source"]
     size: int  # of the extended vocabulary: all words that some row can write
 
+    def over(self, places: int) -> "Copies":
+        """For a memory that goes on after the last word: there is nothing to copy."""
+        return self._replace(words=functional.pad(self.words, (0, places - self.words.shape[1]), value=PAD))
+
 
 class Step(NamedTuple):
     """What one decoding step returns, for rows of hypotheses (several may belong to one sentence)."""
@@ -54,6 +59,7 @@ class Steps(NamedTuple):
     copying: Copying | None = None  # how fit each source word is to be copied at each step
     choice: Choice | None = None  # what hard attention drew
     cost: Float[Tensor, ""] | None = None  # beside the loss, a target token; a whole model adds its encoder's
+    visible: Bool[Tensor, "batch source"] | None = None  # what there was to look at, as a whole model says with `weights`
 
 
 class Encoder(nn.Module):
@@ -81,6 +87,10 @@ class Decoder(nn.Module):
     has_attention: bool = True  # whether steps tell where they looked
     copies_words: bool = False  # whether memory must say what can be copied
     usual_reward: Tensor | None  # of each word: log p where hard attention wrote it, as training has seen it lately
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("usual_reward", None)
 
     def prepare(self, memory: Memory) -> Memory:
         """Add what is computed once a sentence."""

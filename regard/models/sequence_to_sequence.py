@@ -47,7 +47,12 @@ class SequenceToSequence(Model):
     def encode(
         self, source: Int[Tensor, "batch source"], lengths: Int[Tensor, "batch"], copies: Copies | None = None
     ) -> Memory:
-        return self.decoder.prepare(self.encoder(source, lengths)._replace(copies=copies))
+        return self.decoder.prepare(self.read(source, lengths, copies))
+
+    def read(self, source: Int[Tensor, "batch source"], lengths: Int[Tensor, "batch"], copies: Copies | None) -> Memory:
+        """What every decoder would be handed."""
+        memory: Memory = self.encoder(source, lengths)
+        return memory._replace(copies=None if copies is None else copies.over(memory.states.shape[1]))
 
     def past(self, tokens: Int[Tensor, "batch source"]) -> Float[Tensor, "batch source source"] | None:
         """Where source words looked while they were read, if the encoder attends to what it reads."""
@@ -64,7 +69,7 @@ class SequenceToSequence(Model):
         """Teacher forcing up to the layer under the logits."""
         memory = self.encode(source, lengths, copies)
         steps: Steps = self.decoder(target, memory, look)
-        return steps._replace(cost=added(memory.cost, steps.cost))
+        return steps._replace(visible=memory.visible, cost=added(memory.cost, steps.cost))
 
 
 def added(one: Float[Tensor, ""] | None, other: Float[Tensor, ""] | None) -> Float[Tensor, ""] | None:

@@ -53,6 +53,16 @@ class StackConfig(Section):
         return [given[depth % len(given)] for depth in range(self.layers)]
 
     @model_validator(mode="after")
+    def joins_what_is_read(self) -> "StackConfig":
+        if self.positions_join != "added" and not POSITIONS[self.positions].absolute:
+            read = ", ".join(name for name, kind in POSITIONS.items() if kind.absolute)
+            raise ValueError(
+                f"positions_join={self.positions_join} is for positions that are part of what is read ({read}), and "
+                f"positions={self.positions} are not: leave positions_join out, or take one of these"
+            )
+        return self
+
+    @model_validator(mode="after")
     def fits_together(self) -> "StackConfig":
         for one in {id(one): one for one in self.attentions}.values():
             if self.size % one.heads:

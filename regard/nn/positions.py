@@ -83,7 +83,7 @@ class Sinusoid(Positions):
 
     def encode(self, places: Places) -> Float[Tensor, "#batch time width"]:
         angles = places[..., None] * frequencies(self.size, places.device)
-        return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(-2)[..., : self.size]
+        return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(-2)[..., : self.size].float()
 
 
 class Learned(Positions):
@@ -181,8 +181,8 @@ class Linearly(Positions):
 
 
 def frequencies(size: int, device: torch.device) -> Float[Tensor, "half"]:
-    """1 / 10000^(2i/d)"""
-    return 10000.0 ** (-torch.arange(0, size, 2, device=device) / size)
+    """1 / 10000^(2i/d), in float64: float32 knows an angle of 11,000 to a thousandth."""
+    return 10000.0 ** (-torch.arange(0, size, 2, dtype=torch.float64, device=device) / size)
 
 
 def apart(places: Places, source: int) -> Int[Tensor, "#batch time source"]:

@@ -36,7 +36,7 @@ def tokens_a_second(
 
     def step() -> None:
         with autocast(place, training.precision):
-            loss: Tensor = objective(examples) / (rows * lengths.target)
+            loss: Tensor = objective(examples).total / (rows * lengths.target)
         loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)

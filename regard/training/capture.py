@@ -14,7 +14,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-Compute = Callable[..., Float[Tensor, ""]]
+Losses = Float[Tensor, "*losses"]  # a loss, or several, of which the first is differentiated
+Compute = Callable[..., Losses]
 Key = tuple[Any, ...]
 
 
@@ -27,7 +28,7 @@ class Refused(RuntimeError):
 
 class Take(NamedTuple):
     graph: torch.cuda.CUDAGraph
-    loss: Float[Tensor, ""]  # where it leaves it
+    loss: Losses  # where it leaves it
 
 
 class Recording(NamedTuple):
@@ -39,7 +40,7 @@ class Recording(NamedTuple):
     inputs: Sequence[Any]
     reached: Sequence[int]  # the parameters that have a gradient; others keep None, for an optimizer would decay them
 
-    def replay(self, inputs: Sequence[Any]) -> Float[Tensor, ""]:
+    def replay(self, inputs: Sequence[Any]) -> Losses:
         torch._foreach_copy_(tensors_of(self.inputs), tensors_of(inputs), non_blocking=True)
         self.takes.rotate()
         self.takes[0].graph.replay()
@@ -47,7 +48,8 @@ class Recording(NamedTuple):
 
 
 class Captured:
-    """`captured(*inputs)` adds the gradients of compute(*inputs) to those of the parameters, and returns the loss.
+    """`captured(*inputs)` adds the gradients of compute(*inputs) to those of the parameters, and returns the loss. Of several
+    the first is differentiated.
 
     Inputs are tensors, or values that belong to a graph as shapes do (None, a size). What has come `after` times is recorded;
     where its graph had to make room it waits twice as long next time, then four times: `keep` graphs are kept, those
@@ -72,7 +74,7 @@ class Captured:
         self.pool: Any = None  # of the graphs' memory: they never run at once, so they share it
         self.aside: Any = None  # the stream they are recorded on: what one of them gives back only the same stream may take
 
-    def __call__(self, *inputs: Any) -> Float[Tensor, ""]:
+    def __call__(self, *inputs: Any) -> Losses:
         key = key_of(inputs)
         if key not in self.recordings and not (self.ripe(key, inputs) and self.record(key, inputs)):
             return self.directly(*inputs)
@@ -85,7 +87,7 @@ class Captured:
         self.hand_over(recording.reached, before)
         return loss
 
-    def directly(self, *inputs: Any) -> Float[Tensor, ""]:
+    def directly(self, *inputs: Any) -> Losses:
         loss, gradients = self.differentiated(*inputs)
         for parameter, gradient in zip(self.parameters, gradients, strict=True):
             if gradient is not None:  # which may be another parameter's too
@@ -93,9 +95,9 @@ class Captured:
                 parameter.grad = own if parameter.grad is None else parameter.grad + own
         return loss
 
-    def differentiated(self, *inputs: Any) -> tuple[Float[Tensor, ""], Sequence[Tensor | None]]:
+    def differentiated(self, *inputs: Any) -> tuple[Losses, Sequence[Tensor | None]]:
         loss = self.compute(*inputs)
-        return loss.detach(), torch.autograd.grad(loss, self.leaves, allow_unused=True)
+        return loss.detach(), torch.autograd.grad(loss.flatten()[0], self.leaves, allow_unused=True)
 
     def ripe(self, key: Key, inputs: Sequence[Any]) -> bool:
         self.waited[key] += 1

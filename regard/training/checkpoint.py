@@ -30,6 +30,7 @@ class Progress:
     skipped: int = 0  # updates left out because something was not finite
     skipped_in_a_row: int = 0
     window_loss: float = 0.0  # since the last journal row
+    window_parts: dict[str, float] = field(default_factory=dict)  # of what is minimised beside it
     window_tokens: int = 0
     best: list[tuple[float, int]] = field(default_factory=list)  # (score, step), best first; higher is better
     waited: int = 0  # validations since the best one

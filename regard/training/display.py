@@ -2,6 +2,7 @@
 
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -30,16 +31,19 @@ class Display:
         if self.bar is not None:
             self.bar.update(self.task, completed=step)
 
-    def trained(self, step: int, loss: float, rate: float) -> None:
-        """One journal row's worth of training."""
+    def trained(self, step: int, loss: float, rate: float, parts: Mapping[str, float]) -> None:
+        """One journal row's worth of training; `parts` of what is minimised beside the loss."""
         now = time.monotonic()
         speed, self.clock, self.tokens = self.tokens / max(now - self.clock, 1e-9), now, 0
-        facts = f"loss {loss:.3f}  lr {rate:.2e}  {speed:,.0f} tokens/s"
+        losses = {"loss": loss, **parts}
+        told = "  ".join(f"{name} {value:.3f}" for name, value in losses.items())
+        facts = f"{told}  lr {rate:.2e}  {speed:,.0f} tokens/s"
         if self.bar is not None:
             self.bar.update(self.task, facts=facts)
         else:
             self.say(f"step {step}/{self.updates}  {facts}")
-        self.record(step, {"train/loss": loss, "lr": rate, "train/tokens_per_second": speed})
+        scalars = {f"train/{name}": value for name, value in losses.items()}
+        self.record(step, {**scalars, "lr": rate, "train/tokens_per_second": speed})
 
     def validated(self, step: int, scores: dict[str, float], best: bool) -> None:
         facts = "  ".join(f"{name} {value:.3f}" for name, value in scores.items())

@@ -15,7 +15,7 @@ from regard.models.interface import Steps
 from regard.nn.cross_entropy import widened
 from regard.nn.state import repeat_rows, select_rows
 from regard.recipe import Risk, choose
-from regard.training.objective import Examples, Objective
+from regard.training.objective import Examples, Loss, Objective
 
 LOGITS = 1 << 27  # that exist at a time
 
@@ -51,10 +51,24 @@ class ExpectedReward(nn.Module):
     def model(self) -> Model:
         return self.likelihood.model
 
-    def forward(self, examples: Examples) -> Float[Tensor, ""]:
-        candidates = self.outputs(examples)
+    @property
+    def names(self) -> tuple[str, ...]:
+        return *self.likelihood.names, "risk"
+
+    def forward(self, examples: Examples) -> Loss:
+        candidates, share = self.outputs(examples), self.risk.likelihood
         loss = self.judge(log_likelihood(self.model, examples, candidates), candidates, self.risk)
-        return loss + self.risk.likelihood * self.likelihood(examples) if self.risk.likelihood else loss
+        likelihood = self.truth(examples)
+        cross_entropy, others = likelihood.parts[:1], likelihood.parts[1:]  # of which the first is told as it is
+        parts = torch.cat([cross_entropy, share * others, loss.detach()[None]])
+        return Loss(loss + share * likelihood.total if share else loss, parts)
+
+    def truth(self, examples: Examples) -> Loss:
+        """The likelihood of what is true; where it is only told, it costs no random numbers."""
+        if self.risk.likelihood:
+            return self.likelihood(examples)  # type: ignore[no-any-return]
+        with torch.no_grad(), torch.random.fork_rng(devices=[]):
+            return self.likelihood(examples)  # type: ignore[no-any-return]
 
     def outputs(self, examples: Examples) -> Candidates:
         """What the model writes when it is in use, that is without dropout, drawn by the seed of this step."""
@@ -79,7 +93,7 @@ def decode(model: Model, examples: Examples, words: Int[Tensor, "rows target"], 
     """Teacher forcing of `count` targets a source, which an encoder reads once for all of them."""
     source, lengths, copies = examples.source, examples.source_lengths, examples.copies
     if isinstance(model, SequenceToSequence):
-        memory = model.encoder(source, lengths)._replace(copies=copies, cost=None)
+        memory = model.read(source, lengths, copies)._replace(cost=None)
         steps: Steps = model.decoder(words, model.decoder.prepare(repeat_rows(memory, count)))
     else:
         steps = model.decode(*repeat_rows((source, lengths), count), words)

@@ -26,7 +26,7 @@ from regard.training.distributed import Group
 from regard.training.expected import ExpectedReward, Propose
 from regard.training.interruption import interruptions
 from regard.training.journal import Journal
-from regard.training.objective import Examples, Objective, on_device
+from regard.training.objective import Examples, Objective, in_a_row, on_device
 from regard.training.replay import Replay, autocast
 from regard.training.schedules import SCHEDULES
 from regard.training.watch import Watch
@@ -60,10 +60,11 @@ class Trainer:
             model, training.label_smoothing, training.scheduled_sampling, training.penalties, training.entropy
         )
         objective = likelihood if training.risk is None else ExpectedReward(likelihood, training.risk, propose)
+        self.names = objective.names  # of what a window sums up
         self.objective: nn.Module = objective if group.world == 1 else DistributedDataParallel(objective)
         replays = training.capture and group.alone_on_gpu and training.risk is None  # what is drawn has no fixed shape
         self.replay = Replay(likelihood, training.precision, group.device) if replays else None
-        self.window = torch.zeros((), dtype=torch.float64, device=group.device)
+        self.window = torch.zeros(len(self.names), dtype=torch.float64, device=group.device)
         self.watch = Watch(self.optimizer) if group.device.type == "cuda" else None
 
     def run(self, talk: bool = True) -> Ending:
@@ -113,7 +114,9 @@ class Trainer:
             return Progress(), {}
         progress, changed = restore(path, self.model, self.optimizer, self.warn, self.identity)
         progress.best = whole_weights(self.directory / "best", progress.best, self.warn)
-        self.window.fill_(progress.window_loss if self.group.first else 0.0)  # the first process carries the sum of all
+        if self.group.first:  # which carries the sum of all
+            carried = {"loss": progress.window_loss, **progress.window_parts}
+            self.window.copy_(torch.tensor([carried.get(name, 0.0) for name in self.names], dtype=torch.float64))
         progress.finished = self.out_of_patience(progress)  # which may have been changed since
         return progress, changed
 
@@ -139,8 +142,8 @@ class Trainer:
             self.step_or_skip(progress, rows, tokens, loss, norm)
         else:
             norm = nn.utils.get_total_norm([one.grad for one in self.model.parameters() if one.grad is not None])
-            finite = self.watch.step(progress.step, rows, tokens, loss, norm, self.training.clip)
-            self.window += torch.where(finite, loss * tokens, 0.0)
+            finite = self.watch.step(progress.step, rows, tokens, loss[0], norm, self.training.clip)
+            self.window += torch.where(finite, loss[1:] * tokens, 0.0)
             self.settle(progress)
         self.optimizer.zero_grad(set_to_none=True)
         self.display.advance(progress.step, tokens)
@@ -149,8 +152,8 @@ class Trainer:
         finite = bool(torch.isfinite(norm))
         if finite:
             self.optimizer.step()
-            self.window += loss * tokens
-        bad = f"the gradient of {self.first_bad()}" if not finite and bool(loss.isfinite()) else "the loss"
+            self.window += loss[1:] * tokens
+        bad = f"the gradient of {self.first_bad()}" if not finite and bool(loss[0].isfinite()) else "the loss"
         self.judge_step(progress, progress.step, rows, tokens, None if finite else bad)
 
     def settle(self, progress: Progress, all_of_them: bool = False) -> None:
@@ -175,21 +178,21 @@ class Trainer:
         return self.training.learning_rate * share * progress.peak
 
     def backward(self, rows: Rows, tokens: int) -> Tensor:
-        """Gradients of the mean loss a token over the whole batch; returns this process's share of the loss."""
+        """Gradients of the mean loss a token over the whole batch; returns this process's share of the loss and its parts."""
         number = self.training.accumulate
         pieces = pieces_of(rows, number * self.group.world)[self.group.rank * number : (self.group.rank + 1) * number]
         if self.replay is not None:
-            return torch.stack([self.replay(collate(self.store, one.rows), one.weight / tokens) for one in pieces]).sum()
-        total = torch.zeros((), dtype=torch.float64, device=self.group.device)
+            return torch.stack([self.replay(collate(self.store, one.rows), one.weight / tokens) for one in pieces]).sum(0)
+        total = torch.zeros(1 + len(self.names), dtype=torch.float64, device=self.group.device)
         for index, piece in enumerate(pieces):
             last = index == len(pieces) - 1
             quiet = nullcontext() if last or self.group.world == 1 else self.objective.no_sync()  # type: ignore[operator]
             with quiet:
                 with autocast(self.group.device, self.training.precision):
-                    share = self.objective(self.examples(piece.rows)) * (piece.weight / tokens)
+                    loss = self.objective(self.examples(piece.rows))
                 # DistributedDataParallel takes the mean over processes, and we want the sum
-                (share * self.group.world).backward()
-            total += share.detach()
+                (loss.total * (piece.weight / tokens) * self.group.world).backward()
+            total += in_a_row(loss).detach() * (piece.weight / tokens)
         return total
 
     def examples(self, rows: Rows) -> Examples:
@@ -213,11 +216,11 @@ class Trainer:
 
     def log(self, progress: Progress) -> None:
         self.settle(progress, all_of_them=True)
-        total = float(self.group.sum(self.window.clone()))
-        loss = total / max(progress.window_tokens, 1)
-        rate = self.rate(progress)
-        self.note(step=progress.step, loss=loss, lr=rate, tokens=progress.window_tokens)
-        self.display.trained(progress.step, loss, rate)
+        rate, tokens = self.rate(progress), max(progress.window_tokens, 1)
+        loss, *others = (total / tokens for total in self.group.sum(self.window.clone()).tolist())
+        parts = dict(zip(self.names[1:], others, strict=True))
+        self.note(step=progress.step, loss=loss, lr=rate, tokens=progress.window_tokens, **parts)
+        self.display.trained(progress.step, loss, rate, parts)
         self.window.zero_()
         progress.window_tokens = 0
 
@@ -253,19 +256,17 @@ class Trainer:
     def save(self, progress: Progress) -> None:
         self.settle(progress, all_of_them=True)
         self.refuse_infinite(progress.step)
-        window = float(self.group.sum(self.window.clone()))
+        window = self.group.sum(self.window.clone())
         if not self.group.first:
             self.window.zero_()  # the first process carries the sum of all
             return
-        self.window.fill_(window)
+        self.window.copy_(window)
         assert self.journal is not None
-        facts: dict[str, Any] = {
-            "threads": torch.get_num_threads(),
-            "torch": torch.__version__,
-            "device": str(self.group.device),
-        }
-        facts["identity"] = self.identity
-        state = replace(progress, window_loss=window, journal=self.journal.settle())
+        threads, version, device = torch.get_num_threads(), torch.__version__, str(self.group.device)
+        facts = {"threads": threads, "torch": version, "device": device, "identity": self.identity}
+        loss, *others = window.tolist()
+        parts = dict(zip(self.names[1:], others, strict=True))
+        state = replace(progress, window_loss=loss, window_parts=parts, journal=self.journal.settle())
         self.checkpoints.save(self.model, self.optimizer, state, facts)
         if not progress.skipped_in_a_row:  # what was good before things went wrong stays
             self.checkpoints.rotate(self.training.keep_last, self.directory / "best")

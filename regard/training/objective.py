@@ -1,7 +1,7 @@
 """What training minimises: the cross-entropy of the true target, summed over its tokens, and what else is asked for."""
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,14 +9,16 @@ import numpy.typing as npt
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
+from torch.nn import functional
 
 from regard.data.batching import Batch
 from regard.data.tokenizers import PAD
+from regard.errors import UserError
 from regard.models import Model
 from regard.models.interface import Copies, Steps
-from regard.nn.attention import Choice
+from regard.nn.experts import Experts
 from regard.recipe import choose
-from regard.training.penalties import PENALTIES, Evidence
+from regard.training.penalties import PENALTIES, Evidence, Penalty
 
 FORGET = 0.1  # how fast the usual reward follows the last one (Xu et al. 2015, section 4.1)
 
@@ -64,8 +66,24 @@ def courier(device: torch.device) -> torch.cuda.Stream:
     return torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
 
 
+Part = Callable[[Steps, Examples], Float[Tensor, ""]]
+
+
+class Loss(NamedTuple):
+    """Sums over a batch: what is differentiated, and what it is made of, in the order of the objective's `names`."""
+
+    total: Float[Tensor, ""]
+    parts: Float[Tensor, "parts"]  # without gradients
+
+
+def in_a_row(loss: Loss) -> Float[Tensor, "losses"]:
+    """The total and its parts."""
+    return torch.cat([loss.total[None], loss.parts])
+
+
 class Objective(nn.Module):
-    """The loss as a module, so that DistributedDataParallel can wrap it."""
+    """The loss as a module, so that DistributedDataParallel can wrap it. Its parts by name: `loss` is the cross-entropy (with
+    label smoothing, where there is any), the others stand beside it."""
 
     def __init__(
         self, model: Model, label_smoothing: float, scheduled_sampling: float = 0.0,
@@ -73,37 +91,53 @@ class Objective(nn.Module):
     ) -> None:  # fmt: skip
         super().__init__()
         self.model, self.label_smoothing, self.scheduled_sampling = model, label_smoothing, scheduled_sampling
-        self.entropy = entropy
-        self.penalties = [(choose(PENALTIES, name, "penalty"), rate) for name, rate in (penalties or {}).items()]
+        self.entropy, self.looks = entropy, bool(penalties)
+        if self.looks and not model.decoder.has_attention:
+            raise UserError("training.penalties ask where the model looked, and this one has no attention to tell")
+        self.parts: dict[str, Part] = {"loss": self.cross_entropy}
+        if any(isinstance(module, Experts) for module in model.modules()):
+            self.parts["experts"] = self.experts
+        for name, rate in (penalties or {}).items():
+            self.parts[name] = functools.partial(self.penalty, choose(PENALTIES, name, "penalty"), rate)
+        if model.decoder.usual_reward is not None:
+            self.parts["reinforce"] = self.reinforce
 
-    def forward(self, examples: Examples) -> Float[Tensor, ""]:
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self.parts)
+
+    def forward(self, examples: Examples) -> Loss:
         words = examples.target_input
         if self.scheduled_sampling and self.training:
             words = self.sample(examples)
-        looks = bool(self.penalties)
-        steps = self.model.decode(examples.source, examples.source_lengths, words, examples.copies, looks)
-        loss = self.model.decoder.loss(steps, examples.target_output, self.label_smoothing)
-        if steps.cost is not None:
-            loss = loss + steps.cost * (examples.target_output != PAD).sum()
-        if self.penalties:
-            loss = loss + self.penalty(steps, examples)
-        if steps.choice is not None:
-            loss = loss + self.reinforce(steps, steps.choice, examples.target_output)
-        return loss
+        steps = self.model.decode(examples.source, examples.source_lengths, words, examples.copies, self.looks)
+        parts = [part(steps, examples) for part in self.parts.values()]
+        return Loss(functools.reduce(torch.add, parts), torch.stack(parts).detach())
 
-    def penalty(self, steps: Steps, examples: Examples) -> Float[Tensor, ""]:
+    def cross_entropy(self, steps: Steps, examples: Examples) -> Float[Tensor, ""]:
+        return self.model.decoder.loss(steps, examples.target_output, self.label_smoothing)
+
+    def experts(self, steps: Steps, examples: Examples) -> Float[Tensor, ""]:
+        """What using them unevenly costs, for each token of the target."""
+        tokens = (examples.target_output != PAD).sum()
+        return tokens * 0.0 if steps.cost is None else steps.cost * tokens
+
+    def penalty(self, function: Penalty, rate: float, steps: Steps, examples: Examples) -> Float[Tensor, ""]:
         assert steps.weights is not None
-        place = torch.arange(examples.source.shape[1], device=examples.source.device)
-        visible = place < examples.source_lengths[:, None]
-        evidence = Evidence(steps.weights, examples.target_output != PAD, visible, examples.links)
-        return torch.stack([rate * function(evidence) for function, rate in self.penalties]).sum()
+        assert steps.visible is not None
+        links, places = examples.links, steps.visible.shape[1]
+        if links is not None:  # a memory may go on after the last word, where nothing is linked
+            links = functional.pad(links, (0, places - links.shape[2]))
+        return rate * function(Evidence(steps.weights, examples.target_output != PAD, steps.visible, links))
 
-    def reinforce(self, steps: Steps, choice: Choice, target: Int[Tensor, "batch target"]) -> Float[Tensor, ""]:
+    def reinforce(self, steps: Steps, examples: Examples) -> Float[Tensor, ""]:
         """-Σ (r_i - b) log p(place_i) - λ H_i with the reward r_i = log p(y_i) and b its moving mean for this word: the
         gradient of what places that were drawn are worth (Williams 1992; Xu et al. 2015, eq. 11 to 13). Where a place
         matters to later words too, their rewards are its own."""
-        decoder, written = self.model.decoder, target != PAD
-        usual = decoder.usual_reward
+        decoder, target, choice = self.model.decoder, examples.target_output, steps.choice
+        usual, written = decoder.usual_reward, target != PAD
+        if choice is None:  # nothing is drawn in evaluation mode
+            return written.sum() * 0.0
         assert usual is not None
         words, reward = target.clamp(max=len(usual) - 1), decoder.log_probs(steps, target)
         advantage = (reward - usual[words]) * written

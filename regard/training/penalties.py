@@ -18,13 +18,16 @@ class Evidence(NamedTuple):
 
     weights: Float[Tensor, "batch heads target source"]
     written: Bool[Tensor, "batch target"]  # steps that are no padding
-    visible: Bool[Tensor, "batch source"]
+    visible: Bool[Tensor, "batch source"]  # of the memory
     links: Float[Tensor, "batch target source"] | None  # given alignments: a distribution for each linked target word
 
     @property
     def looks(self) -> Float[Tensor, "batch heads target source"]:
         """The weights of real steps."""
         return self.weights.float() * self.written[:, None, :, None]
+
+
+Penalty = Callable[[Evidence], Float[Tensor, ""]]
 
 
 def coverage(evidence: Evidence) -> Float[Tensor, ""]:
@@ -49,7 +52,7 @@ def guided(evidence: Evidence) -> Float[Tensor, ""]:
     return -(evidence.links * mean.clamp(min=1e-9).log()).sum()
 
 
-PENALTIES: dict[str, Callable[[Evidence], Float[Tensor, ""]]] = {
+PENALTIES: dict[str, Penalty] = {
     "coverage": coverage,
     "doubly_stochastic": doubly_stochastic,
     "guided": guided,

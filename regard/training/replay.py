@@ -11,14 +11,14 @@ from regard.data.batching import Batch, roomy
 from regard.models.interface import Copies
 from regard.training.capture import Captured
 from regard.training.leaves import Leaves
-from regard.training.objective import Examples, Objective, on_device
+from regard.training.objective import Examples, Loss, Objective, in_a_row, on_device
 
 GRAPHS = 96  # shapes whose graphs are kept
 ROWS, COLUMNS = 16, 4  # what divides the shapes of batches: the larger, the fewer shapes and the more padding
 
 
 class Replay:
-    """Adds the gradients of scale times the loss of a batch to those of the parameters, and returns it."""
+    """Adds the gradients of scale times the loss of a batch to those of the parameters; returns it and its parts, scaled."""
 
     def __init__(self, objective: Objective, precision: str, device: torch.device) -> None:
         self.precision, self.device = precision, device
@@ -26,12 +26,12 @@ class Replay:
         parameters, leaves = self.objective.parameters, self.objective.tensors
         self.captured = Captured(self.compute, parameters, keep=GRAPHS, buffers=objective.buffers(), leaves=leaves)
 
-    def compute(self, scale: Float[Tensor, ""], *parts: Any) -> Float[Tensor, ""]:
+    def compute(self, scale: Float[Tensor, ""], *parts: Any) -> Float[Tensor, "losses"]:
         with autocast(self.device, self.precision):
-            loss: Tensor = self.objective(joined(parts)) * scale
-        return loss
+            loss: Loss = self.objective(joined(parts))
+        return in_a_row(loss) * scale
 
-    def __call__(self, batch: Batch, scale: float) -> Float[Tensor, ""]:
+    def __call__(self, batch: Batch, scale: float) -> Float[Tensor, "losses"]:
         examples = on_device(roomy(batch, ROWS, COLUMNS), self.device)
         return self.captured(torch.full((), scale, device=self.device), *parted(examples))
 

@@ -89,7 +89,7 @@ def test_the_score_is_the_training_loss_on_stored_copies(trained, tmp_path):
     plan = BatchPlan(store.source_lengths, store.target_lengths, 1000, 1)
     trainer = SimpleNamespace(store=store, group=SimpleNamespace(device=torch.device("cpu")))
     examples = Trainer.examples(trainer, plan.batch(0))
-    loss = Objective(trained.model, 0.0).eval()(examples)
+    loss = Objective(trained.model, 0.0).eval()(examples).total
     scores = trained.score(PAIRS)
     assert -sum(one.log_prob for one in scores) == pytest.approx(loss.item(), rel=1e-5)
     assert all(np.isfinite(one.log_prob) for one in scores)

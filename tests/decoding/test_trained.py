@@ -61,7 +61,7 @@ def test_the_score_is_the_training_loss(trained):
     sources, lengths = pad_lists(trained.source.encode(SOURCES))
     targets, _ = pad_lists(trained.target.encode(TARGETS))
     arrays = (sources, lengths, shifted(targets), targets)
-    loss = Objective(trained.model, 0.0).eval()(Examples(*map(torch.from_numpy, arrays)))
+    loss = Objective(trained.model, 0.0).eval()(Examples(*map(torch.from_numpy, arrays))).total
     assert -sum(one.log_prob for one in trained.score(PAIRS)) == pytest.approx(loss.item(), rel=1e-5)
 
 

@@ -14,8 +14,9 @@ from torch.nn import functional
 
 from regard.data.tokenizers import PAD
 from regard.errors import RecipeError, UserError
+from regard.models import configure
 from regard.nn.dropout import Dropout
-from regard.nn.positions import bucket
+from regard.nn.positions import POSITIONS, bucket
 
 SIZE, HEADS = 8, 2
 BIASED = {"heads": HEADS, "bias": True}
@@ -253,6 +254,18 @@ def test_what_does_not_fit_together_is_refused():
         small(section(positions="alibi", attention=[{"heads": 2}, {"heads": 4}]))
     for score in ("general", "location"):  # whose heads see whole queries
         small(section(positions="shaw", attention={"heads": 2, "score": score}))(SOURCE, LENGTHS, TARGET)
+
+
+@pytest.mark.parametrize("name", POSITIONS)
+def test_only_positions_that_are_read_are_concatenated(name):
+    values = section(positions=name, positions_join="concatenated", longest=9)
+    if POSITIONS[name].absolute:
+        small(values)(SOURCE, LENGTHS, TARGET)
+        return
+    with pytest.raises(
+        RecipeError, match=rf"model\.encoder.*positions_join=concatenated.*\(sinusoid, .*positions={name} are not"
+    ):
+        configure(values)
 
 
 def test_learned_positions_end_clearly_whole_or_step_by_step():

@@ -170,13 +170,16 @@ def test_every_score_steps_from_nothing(score):
         torch.testing.assert_close(one.context[:, 0], expected[:, time])
 
 
-def test_a_score_of_places_ends_where_it_knows_no_more():
-    """Whole or step by step."""
-    own, states = built("location", causal=True), some(LONGEST + 1)
+@pytest.mark.parametrize(("scope", "known"), [("global", LONGEST), ("compressed", 2 * LONGEST)])
+def test_a_score_of_places_ends_where_it_knows_no_more(scope, known):
+    """Whole or step by step; where two states are made one, twice as late."""
+    own, states = built("location", scope, causal=True), some(known + 1)
+    own(states[:, :known], None)
+    grown(own, states[:, : known - 1], torch.tensor([known - 1] * 3), states[:, known - 1 : known])
     with pytest.raises(UserError, match=f"knows {LONGEST} places"):
         own(states, None)
     with pytest.raises(UserError, match=f"knows {LONGEST} places"):
-        grown(own, states[:, :LONGEST], torch.tensor([LONGEST] * 3), states[:, LONGEST:])
+        grown(own, states[:, :known], torch.tensor([known] * 3), states[:, known:])
 
 
 def test_a_row_of_padding_reads_nothing():

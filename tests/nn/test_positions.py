@@ -56,11 +56,15 @@ def test_words_know_where_they_stand(name, join):
     close(positions.embed(words, PLACES), expected)
 
 
-@pytest.mark.parametrize("size", [5, 6])
+@pytest.mark.parametrize("size", [5, 6, 64])
 def test_sinusoids_of_far_places_and_odd_sizes(size):
-    places = [0, 1, 255, 1000, 11_000]
-    ours = POSITIONS["sinusoid"](size).encode(torch.tensor([places]))[0]
-    close(ours, sinusoid(places, size), rtol=0, atol=2e-3)  # float32 knows an angle of 11,000 to a thousandth
+    """Whole, and as steps of rows that have got to different places: the nearest numbers of float32."""
+    places = [0, 1, 255, 1000, 11_000, 16_777, 20_000]
+    whole = POSITIONS["sinusoid"](size).encode(torch.tensor([places]))[0]
+    steps = POSITIONS["sinusoid"](size).encode(torch.tensor(places)[:, None])[:, 0]
+    assert whole.dtype == torch.float32
+    assert steps.equal(whole)
+    close(whole, sinusoid(places, size), rtol=0, atol=1e-7)
 
 
 @pytest.mark.parametrize("name", [name for name in POSITIONS if name not in ABSOLUTE])
@@ -172,7 +176,8 @@ def test_rotary_scores_know_how_far_apart_and_no_more():
     def score(i, j):
         return (rotary.turn(query, torch.tensor([[i]])) * rotary.turn(key, torch.tensor([[j]]))).sum()
 
-    torch.testing.assert_close(score(5, 3), score(105, 103), rtol=1e-4, atol=1e-4)
+    for far in (100, 20_000):
+        torch.testing.assert_close(score(5, 3), score(5 + far, 3 + far), rtol=1e-7, atol=1e-7)
     assert not torch.isclose(score(5, 3), score(3, 5), rtol=1e-3)
 
 

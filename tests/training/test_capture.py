@@ -98,7 +98,7 @@ class Simulated(Captured):
         return Recording(deque([self.take(inputs, reached)]), inputs, reached)
 
     def take(self, inputs, reached):
-        places, loss = self.places(), torch.zeros(())
+        places, loss = self.places(), self.differentiated(*inputs)[0].clone()
 
         def replay():
             found, gradients = self.differentiated(*inputs)
@@ -120,6 +120,21 @@ def test_what_graphs_leave_is_added_to_what_was_there(monkeypatch):
             parameter.grad = torch.ones_like(parameter) if step % 2 else None
     assert len(pair.captured.recordings) == 2
     assert all(len(one.takes) == 2 for one in pair.captured.recordings.values())
+
+
+def test_of_several_losses_the_first_is_differentiated_and_all_are_returned(monkeypatch):
+    """Directly, and from where a graph leaves them."""
+    monkeypatch.setattr("regard.training.capture.on_gpu", lambda inputs: True)
+    monkeypatch.setattr("regard.training.capture.roomy", lambda: True)
+    weight = nn.Parameter(torch.ones(()))
+    captured = Simulated(lambda tensor: torch.stack([3 * weight, 5 * weight, weight]) * tensor.sum(), [weight], after=1)
+    found = []
+    for number in (1.0, 2.0, 4.0, 7.0):
+        found.append(captured(torch.tensor([number])))
+        assert weight.grad.item() == 3 * number
+        weight.grad = None
+    assert captured.recordings
+    assert [one.tolist() for one in found] == [[3, 5, 1], [6, 10, 2], [12, 20, 4], [21, 35, 7]]
 
 
 def test_two_takes_wait_until_a_shape_comes_twice_in_a_row(monkeypatch):

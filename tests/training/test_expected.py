@@ -110,7 +110,7 @@ def test_minimum_risk_over_all_outputs_is_the_expected_cost(model):
     objective = ExpectedReward(
         Objective(model, 0.0), Risk(objective="minimum_risk", likelihood=0), lambda *_: candidates_of(words)
     )
-    loss = objective(examples())
+    loss = objective(examples()).total
     assert loss.item() == pytest.approx(1 - expected_reward(model).item(), abs=1e-5)
     ours, theirs = flat(gradients(loss, model)), flat(gradients(1 - expected_reward(model), model))
     torch.testing.assert_close(ours, theirs.float(), atol=1e-5, rtol=1e-4)
@@ -176,7 +176,7 @@ def test_samples_lead_where_the_expected_reward_leads(model, trained):
     found = torch.zeros_like(truth)
     for seed in range(5):
         torch.manual_seed(seed)
-        found += flat(gradients(objective(pair), model)) / 5
+        found += flat(gradients(objective(pair).total, model)) / 5
     assert torch.cosine_similarity(found, truth, dim=0) > 0.97
     assert found.norm().item() == pytest.approx(truth.norm().item(), rel=0.15)
 
@@ -184,10 +184,27 @@ def test_samples_lead_where_the_expected_reward_leads(model, trained):
 def test_the_likelihood_counts_as_much_as_is_asked(model):
     words = [(5, END), (4, 5, 5)]
     losses = [
-        ExpectedReward(Objective(model, 0.0), Risk(likelihood=share), lambda *_: candidates_of(words))(examples()).item()
+        ExpectedReward(Objective(model, 0.0), Risk(likelihood=share), lambda *_: candidates_of(words))(examples()).total.item()
         for share in (0.0, 0.017)
     ]
     assert losses[1] - losses[0] == pytest.approx(0.017 * -log_probs_of(model, SOURCE, [(5, END)]).item(), rel=1e-4)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.25])
+def test_the_likelihood_is_told_as_it_is_and_costs_no_random_numbers_unless_it_counts(model, share):
+    given, model.decoder.dropout.p = candidates_of([(5, END), (4, 5, 5)]), 0.3
+    objective = ExpectedReward(Objective(model, 0.0), Risk(likelihood=share), lambda *_: given)
+    assert objective.names == ("loss", "risk")
+    total, (loss, risk) = objective.eval()(examples())
+    assert loss.item() == pytest.approx(-log_probs_of(model, SOURCE, [(5, END)]).item(), rel=1e-4)
+    torch.testing.assert_close(total, risk + share * loss)
+    objective.train()
+    torch.manual_seed(1)
+    log_likelihood(model, examples(), given)
+    after = torch.rand(1)
+    torch.manual_seed(1)
+    objective(examples())
+    assert after.equal(torch.rand(1)) == (share == 0)
 
 
 def test_outputs_are_drawn_as_in_use_and_by_the_seed_of_the_step(model):

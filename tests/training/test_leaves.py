@@ -29,12 +29,12 @@ def in_bfloat16(function):
 @pytest.mark.parametrize("name", MODELS)
 def test_loss_and_gradients_are_those_of_autocast(name):
     objective = Objective(MODELS[name]().train(), 0.1)
-    whole = in_bfloat16(objective)
+    whole = in_bfloat16(objective).total
     whole.backward()
     expected = [parameter.grad for parameter in objective.parameters()]
     objective.zero_grad(set_to_none=True)
     leaves = Leaves(objective, torch.bfloat16)
-    captured = Captured(lambda: in_bfloat16(leaves), leaves.parameters, leaves=leaves.tensors)
+    captured = Captured(lambda: in_bfloat16(leaves).total, leaves.parameters, leaves=leaves.tensors)
     torch.testing.assert_close(captured(), whole.detach(), rtol=1e-3, atol=1e-3)
     for parameter, gradient in zip(objective.parameters(), expected, strict=True):
         assert (parameter.grad is None) == (gradient is None)

@@ -1,11 +1,14 @@
 import sys
 from pathlib import Path
 
+import pytest
 import torch
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "models"))
+from kinds import small
 from tiny import FEW, tiny
 
+from regard.errors import UserError
 from regard.training.objective import Examples, Objective
 
 EXAMPLES = Examples(
@@ -30,4 +33,47 @@ def test_scheduled_sampling_reads_its_own_words_and_never_pads():
 def test_validation_mode_never_samples():
     model = tiny(FEW["gru-additive-into_cell"])
     plain, sampling = Objective(model, 0.0, 0.0).eval(), Objective(model, 0.0, 1.0).eval()
-    assert plain(EXAMPLES).item() == sampling(EXAMPLES).item()
+    assert plain(EXAMPLES).total.item() == sampling(EXAMPLES).total.item()
+
+
+def told(objective):
+    torch.manual_seed(1)
+    loss = objective(EXAMPLES)
+    return loss.total, dict(zip(objective.names, loss.parts, strict=True))
+
+
+EXPERTS = {"kind": "transformer", "size": 8, "inner": 12, "layers": 1, "attention": {"heads": 2}, "experts": {"number": 3}}
+MADE_OF = {
+    "plain": ({}, {}, ["loss"]),
+    "hard": ({"selection": "hard"}, {}, ["loss", "reinforce"]),
+    "penalties": ({}, {"coverage": 0.5, "doubly_stochastic": 2.0}, ["loss", "coverage", "doubly_stochastic"]),
+    "all": ({"selection": "hard"}, {"coverage": 0.5}, ["loss", "experts", "coverage", "reinforce"]),
+}
+
+
+@pytest.mark.parametrize("name", MADE_OF)
+def test_a_total_is_the_cross_entropy_and_named_parts(name):
+    """Of one draw; the same model without the others' rates has the same cross-entropy."""
+    attention, penalties, names = MADE_OF[name]
+    decoder = {**EXPERTS, "cross_attention": {"heads": 2, **attention}}
+    decoder["experts"] = EXPERTS["experts"] if "experts" in names else None
+    encoder = {"kind": "recurrent", "embedding_size": 5, "hidden_size": 4}
+    model = small({"encoder": encoder, "decoder": decoder}).train()
+    total, parts = told(Objective(model, 0.1, penalties=penalties))
+    assert list(parts) == names
+    torch.testing.assert_close(total, torch.stack(list(parts.values())).sum())
+    assert not any(part.requires_grad or part == 0 for part in parts.values())
+    torch.manual_seed(1)
+    steps = model.decode(*EXAMPLES[:3], look=bool(penalties))
+    torch.testing.assert_close(parts["loss"], model.decoder.loss(steps, EXAMPLES.target_output, 0.1).detach())
+    if "experts" in names:
+        torch.testing.assert_close(parts["experts"], steps.cost.detach() * 5)
+    model.eval()
+    total, parts = told(Objective(model, 0.1, penalties=penalties).eval())  # nothing is drawn, and experts cost nothing
+    assert list(parts) == names
+    torch.testing.assert_close(total, torch.stack(list(parts.values())).sum())
+
+
+def test_penalties_need_attention():
+    with pytest.raises(UserError, match=r"training\.penalties ask where the model looked"):
+        Objective(tiny(FEW["lstm-none"]), 0.0, penalties={"coverage": 1.0})

@@ -95,15 +95,15 @@ def decoder(context, **attention):
 def test_training_adds_a_penalty_at_its_rate(name, context):
     model = tiny(decoder(context, heads=2), layers=1)
     weights = model.decode(*EXAMPLES[:3], look=True).weights
-    plain, penalised = Objective(model, 0.1)(EXAMPLES), Objective(model, 0.1, penalties={name: 0.3})(EXAMPLES)
+    plain, penalised = (Objective(model, 0.1, penalties=given)(EXAMPLES).total for given in ({}, {name: 0.3}))
     torch.testing.assert_close((penalised - plain).double(), 0.3 * in_a_loop(name, weights, EXAMPLES), rtol=1e-4, atol=1e-4)
 
 
 def test_penalties_add_up_and_an_unknown_one_is_refused():
     model = tiny(decoder("after_cell"), layers=1)
-    plain = Objective(model, 0.0)(EXAMPLES)
-    each = [Objective(model, 0.0, penalties={name: 0.5})(EXAMPLES) - plain for name in PENALTIES]
-    together = Objective(model, 0.0, penalties=dict.fromkeys(PENALTIES, 0.5))(EXAMPLES)
+    plain = Objective(model, 0.0)(EXAMPLES).total
+    each = [Objective(model, 0.0, penalties={name: 0.5})(EXAMPLES).total - plain for name in PENALTIES]
+    together = Objective(model, 0.0, penalties=dict.fromkeys(PENALTIES, 0.5))(EXAMPLES).total
     torch.testing.assert_close(together - plain, torch.stack(each).sum(), rtol=1e-4, atol=1e-4)
     with pytest.raises(UserError, match="coverage"):
         Objective(model, 0.0, penalties={"covrage": 1.0})
@@ -137,7 +137,7 @@ def test_hard_attention_learns_the_gradient_of_the_expected_loss(context, option
         steps = model.decode(*ONE[:3])
         loss, chance = model.decoder.loss(steps, ONE.target_output), steps.choice.log_prob.sum().exp()
         exact, chances = exact + chance * loss, chances + chance.item()
-        estimate = estimate + chance.detach() * (loss + objective.reinforce(steps, steps.choice, ONE.target_output))
+        estimate = estimate + chance.detach() * (loss + objective.reinforce(steps, ONE))
     assert chances == pytest.approx(1)
     learned = list(model.parameters())
     options = {"retain_graph": True, "allow_unused": True, "materialize_grads": True}
@@ -156,7 +156,7 @@ def test_steps_of_padding_teach_hard_attention_nothing():
             reward = rewards[row, i] - usual[EXAMPLES.target_output[row, i]]
             expected -= reward * steps.choice.log_prob[row, i] + 0.7 * steps.choice.entropy[row, i]
     before = usual.clone()
-    torch.testing.assert_close(objective.reinforce(steps, steps.choice, EXAMPLES.target_output), expected)
+    torch.testing.assert_close(objective.reinforce(steps, EXAMPLES), expected)
     assert usual.equal(before)  # judging moves nothing
 
 
@@ -165,7 +165,7 @@ def test_the_usual_reward_of_a_word_follows_the_last_and_is_kept_with_the_model(
     model.decoder.usual_reward.fill_(-5.0)
     with torch.random.fork_rng():
         rewards = model.decoder.log_probs(model.decode(*EXAMPLES[:3]), EXAMPLES.target_output)
-    Objective(model, 0.0)(EXAMPLES).backward()
+    Objective(model, 0.0)(EXAMPLES).total.backward()
     last = {word: rewards[EXAMPLES.target_output == word].mean().item() for word in (7, 8, 3, 4)}
     expected = [0.9 * -5.0 + 0.1 * last.get(word, -5.0) for word in range(VOCABULARY)]
     torch.testing.assert_close(model.state_dict()["decoder.usual_reward"], torch.tensor(expected))
@@ -173,5 +173,5 @@ def test_the_usual_reward_of_a_word_follows_the_last_and_is_kept_with_the_model(
 
 def test_a_model_of_any_precision_has_a_usual_reward():
     model = tiny(decoder("after_cell", selection="hard"), layers=1).double()
-    Objective(model, 0.0).train()(EXAMPLES).backward()
+    Objective(model, 0.0).train()(EXAMPLES).total.backward()
     assert model.decoder.usual_reward[7] < 0

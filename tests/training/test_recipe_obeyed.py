@@ -136,7 +136,7 @@ def test_label_smoothing_reaches_the_loss():
     model = tiny(FEW["gru-additive-into_cell"])
     words = torch.tensor([[4, 5, 3]]), torch.tensor([3]), torch.tensor([[2, 7, 8]]), torch.tensor([[7, 8, 3]])
     expected = torch.nn.functional.cross_entropy(model(*words[:3])[0], words[3][0], reduction="sum", label_smoothing=0.3)
-    torch.testing.assert_close(Objective(model, 0.3)(Examples(*words)), expected)
+    torch.testing.assert_close(Objective(model, 0.3)(Examples(*words)).total, expected)
 
 
 def test_a_second_interrupt_leaves_at_once_and_the_handlers_come_back():

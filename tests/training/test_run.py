@@ -216,6 +216,49 @@ def test_bfloat16_and_scheduled_sampling_train(tmp_path):
     assert losses[-1] < losses[0]
 
 
+PARTS = ("training.penalties.coverage=1", "training.penalties.doubly_stochastic=0.5", "model.decoder.attention.selection=hard")
+
+
+def test_what_is_minimised_beside_the_likelihood_is_told_by_name_over_a_stop_too(tmp_path, monkeypatch, capsys):
+    """In the journal, to the person and to TensorBoard; a save between two rows loses nothing of any part."""
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    names, recipe = {"coverage", "doubly_stochastic", "reinforce"}, small_recipe(6, *PARTS)
+    run.train(recipe, tmp_path / "calm")
+    rows = [row for row in read_journal(tmp_path / "calm" / "journal.jsonl") if "loss" in row]
+    assert all(row.keys() == {"step", "loss", "lr", "tokens", *names} for row in rows)
+    assert all(0 < row["loss"] < 7 for row in rows)  # ln 300 is 5.7
+    shown = capsys.readouterr().err
+    assert all(f"  {name} {row[name]:.3f}  " in shown for row in rows for name in names)
+    events = EventAccumulator(str(tmp_path / "calm" / "events"))
+    events.Reload()
+    for name in names:
+        assert [event.value for event in events.Scalars(f"train/{name}")] == pytest.approx(
+            [row[name] for row in rows], rel=1e-5
+        )
+    original = loop.Trainer.update
+
+    def update(self, progress):
+        original(self, progress)
+        if progress.step == 4:  # a row is written at 3 and at 6
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(loop.Trainer, "update", update)
+    run.train(recipe, tmp_path / "cut", talk=False)
+    monkeypatch.undo()
+    run.train(recipe, tmp_path / "cut", resume=True, talk=False)
+    assert digests(tmp_path / "cut") == digests(tmp_path / "calm")
+
+
+def test_a_checkpoint_may_know_other_parts(tmp_path):
+    """Penalties may change while a run goes on: what was summed up under a name that is gone is forgotten."""
+    run.train(small_recipe(1, *PARTS), tmp_path / "run", talk=False)
+    changed = (PARTS[1], PARTS[2], "training.penalties.guided=1")
+    run.train(small_recipe(3, *changed), tmp_path / "run", resume=True, talk=False)
+    (row,) = [row for row in read_journal(tmp_path / "run" / "journal.jsonl") if "loss" in row]
+    assert row.keys() == {"step", "loss", "lr", "tokens", "doubly_stochastic", "guided", "reinforce"}
+
+
 def test_tensorboard_gets_the_losses(finished):
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 

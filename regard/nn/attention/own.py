@@ -93,15 +93,16 @@ class SelfAttention(nn.Module):
 
     def extend(self, states: Rows, cache: Cache, moment: Moment) -> Cache:
         where, upto, ragged, _ = moment
-        self.attention.score.check(upto)
         scope, places = self.attention.scope, where.of(states).expand(len(states), -1)
         if not scope.compresses:
+            self.attention.score.check(upto)
             one = self.attention.prepare(states, where=where)
             index = places if ragged else None
             return Cache(put(cache.keys, one.keys, index, upto), put(cache.values, one.values, index, upto), cache.tail)
         tail = torch.cat([cache.tail[:, 1:], states], dim=1)  # the block, once it is whole; it is not looked at before
-        one = self.attention.prepare(tail)
         index, count = places // scope.window, -(-upto // scope.window)
+        self.attention.score.check(count)
+        one = self.attention.prepare(tail, where=Where(index))  # its place is its block's
         return Cache(put(cache.keys, one.keys, index, count), put(cache.values, one.values, index, count), tail)
 
 
