@@ -1,5 +1,6 @@
 """The training loop, top to bottom."""
 
+import math
 import os
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
@@ -53,8 +54,10 @@ class Trainer:
         self.directory, self.group, self.validate = directory, group, validate
         parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
         self.optimizer = torch.optim.AdamW(
-            parameters, lr=training.learning_rate, betas=training.betas, weight_decay=training.weight_decay, fused=True
-        )
+            parameters, lr=training.learning_rate, betas=training.betas, eps=training.epsilon,
+            weight_decay=training.weight_decay, fused=True,
+        )  # fmt: skip
+        self.clip = math.inf if training.clip is None else training.clip
         likelihood = Objective(
             model, training.label_smoothing, training.scheduled_sampling, training.penalties, training.entropy
         )
@@ -125,11 +128,11 @@ class Trainer:
         loss = self.backward(rows, tokens)
         progress.window_tokens += tokens
         if self.watch is None:
-            norm = nn.utils.clip_grad_norm_(self.model.parameters(), self.training.clip)
+            norm = nn.utils.clip_grad_norm_(self.model.parameters(), self.clip)
             self.step_or_skip(progress, rows, tokens, loss, norm)
         else:
             norm = nn.utils.get_total_norm([one.grad for one in self.model.parameters() if one.grad is not None])
-            finite = self.watch.step(progress.step, rows, tokens, loss, norm, self.training.clip)
+            finite = self.watch.step(progress.step, rows, tokens, loss, norm, self.clip)
             self.window += torch.where(finite, loss * tokens, 0.0)
             self.settle(progress)
         self.optimizer.zero_grad(set_to_none=True)

@@ -41,7 +41,7 @@ class Watch:
         self, step: int, rows: Integers, tokens: int, loss: Float[Tensor, ""], norm: Float[Tensor, ""], clip: float
     ) -> Bool[Tensor, ""]:
         """One step of the optimizer, which does nothing where the norm of the gradients is not finite; whether it was. Its
-        kernel divides them as it reads them, so that their norm is `clip` at most."""
+        kernel divides them as it reads them, so that their norm is `clip` at most (inf: they stay as they are)."""
         finite = torch.stack([loss.isfinite(), norm.isfinite()])
         self.optimizer.grad_scale = (norm / clip).clamp(min=1.0)  # type: ignore[attr-defined]
         self.optimizer.found_inf = (~finite[1]).float()  # type: ignore[attr-defined]
