@@ -25,9 +25,9 @@ class SequenceToSequenceConfig(Section):
         wanted, given = getattr(self.decoder, "first_states", None), getattr(self.encoder, "last_states", None)
         if wanted is not None and wanted != given:
             raise ValueError(
-                "`decoder.start_from: encoder` hands each layer the state that the encoder's ended with, as it is. So both sides "
-                "need the same cell, layers and sizes, where the directions of an encoder's layer count together: the encoder "
-                f"ends with {in_words(given)}, the decoder begins with {in_words(wanted)}. Make them alike, or set "
+                "`decoder.start_from: encoder` hands each layer the state that the encoder's ended with, as it is. So both "
+                "sides need the same cell, layers and sizes, where the directions of an encoder's layer count together: the "
+                f"encoder ends with {in_words(given)}, the decoder begins with {in_words(wanted)}. Make them alike, or set "
                 "model.decoder.start_from=projected"
             )
         return self
