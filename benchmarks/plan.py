@@ -12,7 +12,7 @@ from regard.recipe import read
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("recipes", nargs="*", default=["vaswani2017-base", "convs2s2017", "luong2015"])
+    parser.add_argument("recipes", nargs="*", default=["vaswani2017-base", "convs2s2017", "luong2015-small"])
     parser.add_argument("--length", type=int, default=32)
     parser.add_argument("--batch-tokens", type=int, default=16384)
     options = parser.parse_args()

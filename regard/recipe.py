@@ -142,8 +142,9 @@ class Training(Section):
     schedule: Literal["constant", "inverse_sqrt", "cosine", "plateau"] = "inverse_sqrt"
     warmup: Count = 400
     betas: tuple[float, float] = (0.9, 0.98)
+    epsilon: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1e-8  # what Adam adds to the root of its second moment
     weight_decay: Annotated[float, Field(ge=0)] = 0.01
-    clip: Annotated[float, Field(gt=0)] = 1.0
+    clip: Annotated[float, Field(gt=0)] | None = 1.0  # the largest norm of the gradients; null: whatever it is
     label_smoothing: Rate = 0.1
     scheduled_sampling: Rate = 0.0  # chance that a step reads the model's own last word instead of the true one
     penalties: dict[str, Annotated[float, Field(ge=0)]] = {}  # on attention weights: coverage, doubly_stochastic, guided

@@ -48,6 +48,11 @@ def test_links_between_documents_lead_somewhere():
             assert target.startswith("http") or (document.parent / target).exists(), f"{document.name} -> {target}"
 
 
+def test_the_page_of_recipes_names_every_recipe():
+    text = (ROOT / "docs" / "recipes.md").read_text(encoding="utf-8")
+    assert [path.stem for path in (ROOT / "regard" / "recipes").glob("*.yaml") if f"`{path.stem}`" not in text] == []
+
+
 def test_the_architecture_names_every_table_and_every_room():
     text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
     tables = set()

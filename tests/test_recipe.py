@@ -18,6 +18,11 @@ WRONG = {
     "data.test.news.soruce=3": "unknown key 'data.test.news.soruce'; did you mean 'source'?",
     "updates": "'updates' is no override; write key.path=value",
     "training.updates.more=3": "training.updates.more: 'updates' is a value, not a section",
+    "training.epsilon=0": "training.epsilon: input should be greater than 0 (given: 0)",
+    "training.epsilon=.inf": "training.epsilon: input should be a finite number (given: inf)",
+    "training.epsilon=null": "training.epsilon: input should be a valid number",
+    "training.clip=0": "training.clip: input should be greater than 0 (given: 0)",
+    "training.clip=none": "training.clip: input should be a valid number",
     "training.updates=[1": "the value is not valid YAML",
 }
 

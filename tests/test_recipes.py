@@ -26,7 +26,7 @@ def quick(values):
 
 
 # no attention to the source, two kinds to learn, or a deep stack
-SLOW = {"sutskever2014": (400, 0.005), "latin-lstm-tape": (250, 0.008)}
+SLOW = {"sutskever2014": (400, 0.005), "sutskever2014-small": (400, 0.005), "latin-lstm-tape": (250, 0.008)}
 SLOW |= dict.fromkeys(["gnmt2016-small", "deepatt2016", "deepatt2016-small"], (150, 0.005))
 SLOW |= {"gnmt2016": (700, 0.003), "shazeer2017-moe": (450, 0.005)}
 USUAL = {"latin-gru", "latin-lstm", "latin-hard"}  # of the recipes for one cell each, which tests/nn holds to their laws
@@ -109,6 +109,43 @@ def test_a_recipe_overfits_saves_loads_and_decodes_the_same(name, handful, tmp_p
     assert [[one.score for one in found] for found in again.search(sources)] == [
         [one.score for one in found] for found in trained.search(sources)
     ]
+
+
+SYSTEMS = [name for name in built_in() if name != "demo" and not name.startswith("latin-")]
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_a_recipe_says_what_it_is(name):
+    """NAME is a paper's system and says what differs from it; NAME-small is for 20k to 200k pairs."""
+    about = read_values(name)["about"]
+    assert ("20k to 200k pairs" in about) == name.endswith("-small")
+    assert name.endswith("-small") or about.startswith("No paper's") or "ours" in about
+
+
+def test_every_system_of_a_paper_has_a_small_form():
+    papers = {name.split("-")[0] for name in SYSTEMS}
+    assert papers == {name.split("-")[0] for name in SYSTEMS if name.endswith("-small")}
+
+
+@pytest.mark.parametrize(
+    ("name", "source", "target", "parameters"),
+    [
+        ("sutskever2014", 160_000, 80_000, 384e6),  # section 3.4
+        ("vaswani2017-base", 37_000, 37_000, 65e6),  # table 3
+        ("vaswani2017-big", 37_000, 37_000, 213e6),
+    ],
+)
+def test_a_papers_system_has_the_papers_parameters(name, source, target, parameters):
+    with torch.device("meta"):
+        model = build(configure(read_values(name)["model"]), source, target)
+    assert sum(parameter.numel() for parameter in model.parameters()) == pytest.approx(parameters, rel=0.04)  # as rounded there
+
+
+def test_convs2s_has_the_layers_of_its_paper():
+    """Gehring et al. 2017, section 5.1: ten of 512 and three of 768 read three words, two of 2048 one."""
+    config = configure(read_values("convs2s2017")["model"])
+    for side in (config.encoder, config.decoder):
+        assert side.blocks == [(512, 3)] * 10 + [(768, 3)] * 3 + [(2048, 1)] * 2
 
 
 @pytest.mark.parametrize("name", built_in())

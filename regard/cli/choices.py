@@ -6,12 +6,12 @@ from regard.recipe import override, read_values
 
 # up to so many rows: the recipe and what differs from it. Small data wants small vocabularies and much dropout.
 BY_SIZE: list[tuple[int, str, list[str]]] = [
-    (2_000, "bahdanau2015", ["data.tokenizer.size=1000", "data.batch_tokens=1024", "training.updates=2000"]),
-    (20_000, "bahdanau2015", ["data.tokenizer.size=4000", "data.batch_tokens=2048", "training.updates=6000"]),
-    (200_000, "bahdanau2015", []),
+    (2_000, "bahdanau2015-small", ["data.tokenizer.size=1000", "data.batch_tokens=1024", "training.updates=2000"]),
+    (20_000, "bahdanau2015-small", ["data.tokenizer.size=4000", "data.batch_tokens=2048", "training.updates=6000"]),
+    (200_000, "bahdanau2015-small", []),
     (
         1 << 62,
-        "bahdanau2015",
+        "bahdanau2015-small",
         ["data.tokenizer.size=16000", "data.batch_tokens=8192", "training.updates=100000", "model.decoder.dropout=0.2"],
     ),
 ]

@@ -79,7 +79,7 @@ def update(trainer: Trainer, prepared: Prepared, steps: range) -> int:
         rows = prepared.plan.batch(step)
         tokens = int(prepared.store.target_lengths[rows].sum()) + len(rows)
         trainer.backward(rows, tokens)
-        nn.utils.clip_grad_norm_(trainer.model.parameters(), trainer.training.clip)
+        nn.utils.clip_grad_norm_(trainer.model.parameters(), trainer.clip)
         trainer.optimizer.step()
         trainer.optimizer.zero_grad(set_to_none=True)
         total += tokens

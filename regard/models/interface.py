@@ -1,6 +1,6 @@
 """What encoders, decoders and searches agree on."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import torch
@@ -10,6 +10,7 @@ from torch.nn import functional
 
 from regard.data.tokenizers import PAD
 from regard.nn.attention.choice import Choice
+from regard.nn.cell import CellState
 from regard.nn.copying import Copying
 from regard.nn.pooling import mean_over
 
@@ -25,6 +26,7 @@ class Memory(NamedTuple):
     keys: Any = None  # the decoder's view of `states`, prepared once
     copies: "Copies | None" = None  # where the decoder may copy words
     cost: Float[Tensor, ""] | None = None  # of the encoder beside the loss, a target token (experts that are not used alike)
+    last: Sequence[Sequence[CellState]] = ()  # with which each layer of a recurrent encoder ended, one state a direction
 
     @property
     def summary(self) -> Float[Tensor, "batch summary"]:

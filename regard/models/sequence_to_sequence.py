@@ -1,8 +1,10 @@
 """Encoder + decoder: translation, summarisation, pronunciation, code from text."""
 
+import itertools
 from typing import Literal
 
 from jaxtyping import Float, Int
+from pydantic import model_validator
 from torch import Tensor
 
 from regard.errors import UserError
@@ -18,9 +20,28 @@ class SequenceToSequenceConfig(Section):
     share_embeddings: bool = False  # one table for both sides; needs one vocabulary (data.tokenizer.shared)
     decoder: one_of(DECODERS) = DECODERS["recurrent"].Config()  # type: ignore[valid-type]
 
+    @model_validator(mode="after")
+    def states_go_over(self) -> "SequenceToSequenceConfig":
+        wanted, given = getattr(self.decoder, "first_states", None), getattr(self.encoder, "last_states", None)
+        if wanted is not None and wanted != given:
+            raise ValueError(
+                "`decoder.start_from: encoder` hands each layer the state that the encoder's ended with, as it is. So both "
+                "sides need the same cell, layers and sizes, where the directions of an encoder's layer count together: the "
+                f"encoder ends with {in_words(given)}, the decoder begins with {in_words(wanted)}. Make them alike, or set "
+                "model.decoder.start_from=projected"
+            )
+        return self
+
     @property
     def copies_words(self) -> bool:
         return getattr(self.decoder, "copy_words", None) is not None
+
+
+def in_words(states: list[str] | None) -> str:
+    """Like layers are counted."""
+    if states is None:
+        return "no states that another network could begin with"
+    return " + ".join(f"{len(list(alike))} x {state}" for state, alike in itertools.groupby(states))
 
 
 class SequenceToSequence(Model):

@@ -29,7 +29,7 @@ from regard.training.journal import Journal
 from regard.training.objective import Examples, Objective, in_a_row, on_device
 from regard.training.replay import Replay, autocast
 from regard.training.schedules import SCHEDULES
-from regard.training.watch import Watch
+from regard.training.watch import Watch, refuse_infinite
 
 Rows = npt.NDArray[np.int64]
 Validate = Callable[[], dict[str, float]]
@@ -54,8 +54,10 @@ class Trainer:
         self.checkpoints = Checkpoints(directory / "checkpoints", print_warning)
         parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
         self.optimizer = torch.optim.AdamW(
-            parameters, lr=training.learning_rate, betas=training.betas, weight_decay=training.weight_decay, fused=True
-        )
+            parameters, lr=training.learning_rate, betas=training.betas, eps=training.epsilon,
+            weight_decay=training.weight_decay, fused=True,
+        )  # fmt: skip
+        self.clip = math.inf if training.clip is None else training.clip
         likelihood = Objective(
             model, training.label_smoothing, training.scheduled_sampling, training.penalties, training.entropy
         )
@@ -138,11 +140,11 @@ class Trainer:
         loss = self.backward(rows, tokens)
         progress.window_tokens += tokens
         if self.watch is None:
-            norm = nn.utils.clip_grad_norm_(self.model.parameters(), self.training.clip)
+            norm = nn.utils.clip_grad_norm_(self.model.parameters(), self.clip)
             self.step_or_skip(progress, rows, tokens, loss, norm)
         else:
             norm = nn.utils.get_total_norm([one.grad for one in self.model.parameters() if one.grad is not None])
-            finite = self.watch.step(progress.step, rows, tokens, loss[0], norm, self.training.clip)
+            finite = self.watch.step(progress.step, rows, tokens, loss[0], norm, self.clip)
             self.window += torch.where(finite, loss[1:] * tokens, 0.0)
             self.settle(progress)
         self.optimizer.zero_grad(set_to_none=True)
@@ -227,7 +229,7 @@ class Trainer:
     def judge(self, progress: Progress) -> None:
         """Validate; keep the weights if they are among the best; decide whether to go on."""
         self.settle(progress, all_of_them=True)
-        self.refuse_infinite(progress.step)
+        refuse_infinite(self.model, progress.step, self.directory)
         self.objective.eval()
         scores: dict[str, float] = self.group.share(self.validate() if self.group.first else None)
         by = self.training.validate_by
@@ -243,19 +245,9 @@ class Trainer:
         if self.group.first and progress.step in {step for _, step in progress.best}:
             save_weights(self.directory / "best", self.model, progress.step)
 
-    def refuse_infinite(self, step: int) -> None:
-        """Weights that are not finite are never judged and never saved."""
-        floats = {name: one for name, one in self.model.state_dict().items() if one.is_floating_point()}
-        if not torch.stack([one.isfinite().all() for one in floats.values()]).all():
-            bad = next(name for name, one in floats.items() if not one.isfinite().all())
-            raise UserError(
-                f"step {step}: the weights of {bad} are not finite; the last weights saved are in "
-                f"{self.directory / 'checkpoints'}. Lower training.learning_rate or training.weight_decay"
-            )
-
     def save(self, progress: Progress) -> None:
         self.settle(progress, all_of_them=True)
-        self.refuse_infinite(progress.step)
+        refuse_infinite(self.model, progress.step, self.directory)
         window = self.group.sum(self.window.clone())
         if not self.group.first:
             self.window.zero_()  # the first process carries the sum of all

@@ -2,13 +2,15 @@
 
 from collections import deque
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float
-from torch import Tensor
+from torch import Tensor, nn
 
 from regard.data.batching import Integers
+from regard.errors import UserError
 
 BEHIND = 2  # steps that may be under way before the host waits for one
 
@@ -41,7 +43,7 @@ class Watch:
         self, step: int, rows: Integers, tokens: int, loss: Float[Tensor, ""], norm: Float[Tensor, ""], clip: float
     ) -> Bool[Tensor, ""]:
         """One step of the optimizer, which does nothing where the norm of the gradients is not finite; whether it was. Its
-        kernel divides them as it reads them, so that their norm is `clip` at most."""
+        kernel divides them as it reads them, so that their norm is `clip` at most (inf: they stay as they are)."""
         finite = torch.stack([loss.isfinite(), norm.isfinite()])
         self.optimizer.grad_scale = (norm / clip).clamp(min=1.0)  # type: ignore[attr-defined]
         self.optimizer.found_inf = (~finite[1]).float()  # type: ignore[attr-defined]
@@ -59,3 +61,14 @@ class Watch:
             step, rows, tokens, flags, done = self.pending.popleft()
             done.synchronize()
             yield Judged(step, rows, tokens, *flags.tolist())
+
+
+def refuse_infinite(model: nn.Module, step: int, directory: Path) -> None:
+    """Weights that are not finite are never validated and never saved."""
+    floats = {name: one for name, one in model.state_dict().items() if one.is_floating_point()}
+    if not torch.stack([one.isfinite().all() for one in floats.values()]).all():
+        bad = next(name for name, one in floats.items() if not one.isfinite().all())
+        raise UserError(
+            f"step {step}: the weights of {bad} are not finite; the last weights saved are in {directory / 'checkpoints'}. "
+            "Lower training.learning_rate or training.weight_decay"
+        )

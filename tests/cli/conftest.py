@@ -69,7 +69,7 @@ def blind(corpus, tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs") / "blind"
     files = ["--source", corpus / "train.source", "--target", corpus / "train.target"]
     valid = ["--valid-source", corpus / "short.source", "--valid-target", corpus / "short.target"]
-    assert regard("train", "sutskever2014", *files, *valid, "--run", folder, "--quiet", *TINY) == (0, "", "")
+    assert regard("train", "sutskever2014-small", *files, *valid, "--run", folder, "--quiet", *TINY) == (0, "", "")
     return folder
 
 

@@ -160,7 +160,7 @@ def test_a_run_refuses_gold_that_does_not_fit_before_it_trains(corpus, tmp_path)
 
 def test_a_run_without_attention_has_no_reading_to_choose(corpus, tmp_path):
     valid = [f"data.valid.{side}={corpus}/short.{side}" for side in ("source", "target")]
-    words = ["sutskever2014", "--source", corpus / "train.source", "--target", corpus / "train.target", *valid, *TINY]
+    words = ["sutskever2014-small", "--source", corpus / "train.source", "--target", corpus / "train.target", *valid, *TINY]
     words += [f"data.valid.alignment={corpus / 'short.align'}", "training.updates=1", "--run", tmp_path / "run", "--quiet"]
     assert regard("train", *words).code == 0
     assert load_model(tmp_path / "run").reading == Reading()

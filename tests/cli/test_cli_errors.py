@@ -10,7 +10,7 @@ from regard.errors import UserError
     ("words", "message"),
     [
         (["deemo"], "unknown recipe 'deemo' (and no .yaml file); did you mean 'demo'?"),
-        (["zzz"], "choose from bahdanau2015, bytenet2016,"),
+        (["zzz"], "choose from bahdanau2015, bahdanau2015-small, bytenet2016,"),
         (["demo", "training.updatess=3"], "unknown key 'training.updatess'; did you mean 'updates'?"),
         (["demo", "trainin.updates=3"], "unknown key 'trainin'; did you mean 'training'?"),
         (["demo", "training.updates=many"], "training.updates: input should be a valid integer"),
@@ -19,7 +19,7 @@ from regard.errors import UserError
         (["demo", "model.encoder.cell=gruu"], "model.encoder.cell: unknown cell 'gruu'; did you mean 'gru'?"),
         (["demo", "=3"], "'=3' is no override; write key.path=value"),
         (["demo", "training.updates=["], "the value is not valid YAML"),
-        (["demo", "luong2015"], "one recipe at a time, not demo and luong2015"),
+        (["demo", "luong2015-small"], "one recipe at a time, not demo and luong2015-small"),
         (["nowhere.yaml"], "nowhere.yaml: "),
         ([], "name a recipe"),
         (["--resume"], "--run DIR --resume"),
@@ -28,7 +28,7 @@ from regard.errors import UserError
         (["--source", "nowhere.txt"], "name either `source` and `target`"),
         (["--pairs", "nowhere.txt"], "nowhere.txt: unknown kind '.txt'"),
         (["demo", "data.corpus.name=latn"], "unknown corpus 'latn'; did you mean 'latin'?"),
-        (["bahdanau2015"], "the recipe names no data: give --source and --target"),
+        (["bahdanau2015-small"], "the recipe names no data: give --source and --target"),
     ],
 )
 def test_train(words, message, tmp_path, monkeypatch):

@@ -125,7 +125,7 @@ def test_deep_atts_decoder_carries_the_context_upward_in_f():
 @pytest.mark.parametrize("cell", CELLS)
 def test_every_cell_steps_as_it_is_forced(cell):
     forward = {"connections": "fast_forward_half", "connect_top": True}
-    model = small(section({"bidirectional": "first"}, {**forward, "context": "to_all_layers", "bridge": False}, cell))
+    model = small(section({"bidirectional": "first"}, {**forward, "context": "to_all_layers", "start_from": "zero"}, cell))
     torch.testing.assert_close(model(SOURCE, LENGTHS, TARGET), stepped(model, SOURCE, LENGTHS, TARGET)[0])
 
 

@@ -11,12 +11,17 @@ def section(encoder, decoder, cell="lstm", layers=2):
 THIRD = {"connections": "residual", "connect_from": 3, "connect_top": True}
 FORWARD = {"connections": "fast_forward_half", "connect_top": True}
 COLUMNS = {"bidirectional": "interleaved", "memory_size": 6, **FORWARD}
-ALL_LAYERS = {"context": "to_all_layers", "bridge": False}
+ALL_LAYERS = {"context": "to_all_layers", "start_from": "zero"}
+HANDED = {"start_from": "encoder"}
+BLIND = {"attention": None, "context": "none"}
 
 KINDS = {
     "gnmt": section({"bidirectional": "first", **THIRD}, {**ALL_LAYERS, **THIRD}, layers=3),
     "gnmt-top-asks": section({"bidirectional": "first", **THIRD}, {**ALL_LAYERS, **THIRD, "asks": "top"}, "gru", 3),
-    "deepatt": section(COLUMNS, {**FORWARD, "bridge": False}, layers=3),
+    "deepatt": section(COLUMNS, {**FORWARD, "start_from": "zero"}, layers=3),
     "deepatt-norm": section({**COLUMNS, "layer_norm": True}, {**FORWARD, "context": "after_cell", "layer_norm": True}),
     "deepatt-feeding": section(COLUMNS, {**FORWARD, "context": "input_feeding"}, "lstm_tape"),
+    "handed-over": section({"bidirectional": False, "reverse": True}, {**HANDED, **BLIND}),
+    "handed-over-both-ways": section({"hidden_size": 2}, {**HANDED, "context": "input_feeding"}, layers=3),
+    "handed-over-columns": section({"bidirectional": "interleaved", "hidden_size": 2}, HANDED, "gru_cho", 3),
 }

@@ -5,7 +5,7 @@ EXPERTS = {"number": 3, "chosen": 2, "inner": 6}
 
 def section(encoder, decoder, cell="lstm", layers=2, **experts):
     sizes = {"cell": cell, "embedding_size": 4, "hidden_size": 4, "layers": layers, "experts": {**EXPERTS, **experts}}
-    return {"encoder": {**sizes, **encoder}, "decoder": {**sizes, "bridge": False, **decoder}}
+    return {"encoder": {**sizes, **encoder}, "decoder": {**sizes, "start_from": "zero", **decoder}}
 
 
 RESIDUAL = {"connections": "residual", "connect_top": True}
@@ -16,5 +16,5 @@ KINDS = {
     "feeding": section({"reverse": True}, {"context": "input_feeding"}),
     "after-cell": section(COLUMNS, {"context": "after_cell"}, layers=3, under=2, sigmoid=False, feedforward="swiglu"),
     "all-layers": section({}, {"context": "to_all_layers", "asks": "lowest"}, "gru", layers=3, noise=False),
-    "no-attention": section({}, {"context": "none", "attention": None, "bridge": True}, number=5),
+    "no-attention": section({}, {"context": "none", "attention": None, "start_from": "projected"}, number=5),
 }

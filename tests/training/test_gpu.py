@@ -153,8 +153,9 @@ def test_a_step_that_is_not_finite_is_left_out_and_told_later(tmp_path):
 
 
 def test_gradients_are_clipped_by_the_optimizers_kernel():
-    """The first moments of Adam, (1 - β1) g, are those of gradients of norm `clip`, or of those that were shorter."""
-    for clip, length in ((0.5, 0.5), (100.0, 5.0)):
+    """The first moments of Adam, (1 - β1) g, are those of gradients of norm `clip`, or of those that were shorter
+    (without a limit all are)."""
+    for clip, length in ((0.5, 0.5), (100.0, 5.0), (float("inf"), 5.0)):
         weight = torch.nn.Parameter(torch.zeros(2, device="cuda"))
         weight.grad = torch.tensor([3.0, 4.0], device="cuda")
         optimizer = torch.optim.AdamW([weight], betas=(0.9, 0.98), fused=True)

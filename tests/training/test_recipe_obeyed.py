@@ -98,10 +98,35 @@ def test_the_optimizer_is_the_recipes_and_sees_clipped_gradients(tmp_path, monke
         return original(self, *arguments, **more)
 
     monkeypatch.setattr(torch.optim.AdamW, "step", step)
-    changes = ("training.clip=0.01", "training.weight_decay=0.3", "training.betas=[0.8, 0.7]")
+    changes = ("training.clip=0.01", "training.weight_decay=0.3", "training.betas=[0.8, 0.7]", "training.epsilon=1e-9")
     run.train(own_recipe(tmp_path, 3, *changes), tmp_path / "run", talk=False)
     assert norms == pytest.approx([0.01] * 3, rel=1e-3)
-    assert (groups[0]["weight_decay"], tuple(groups[0]["betas"])) == (0.3, (0.8, 0.7))
+    assert (groups[0]["weight_decay"], tuple(groups[0]["betas"]), groups[0]["eps"]) == (0.3, (0.8, 0.7), 1e-9)
+
+
+def test_without_clipping_gradients_stay_as_they_are_and_bad_steps_are_left_out_all_the_same(tmp_path, monkeypatch):
+    """A run without clipping ends with the bytes of one whose limit nothing reaches."""
+    original = torch.nn.utils.clip_grad_norm_
+    for clip in ("null", "1000000"):
+        monkeypatch.setattr(loop.nn.utils, "clip_grad_norm_", bad_at(3, original))
+        run.train(own_recipe(tmp_path, 5, f"training.clip={clip}"), tmp_path / clip, talk=False)
+        assert [row["step"] for row in rows_of(tmp_path / clip, "skipped")] == [3]
+    weights = [(tmp_path / clip / "model" / "model.safetensors").read_bytes() for clip in ("null", "1000000")]
+    assert weights[0] == weights[1]
+
+
+def bad_at(step, original):
+    """Clipping of gradients that are a thousand times as long, and not finite at one step."""
+    calls = []
+
+    def clip(parameters, limit):
+        learning = [parameter for parameter in parameters if parameter.grad is not None]
+        for parameter in learning:
+            parameter.grad *= 1000
+        calls.append(None)
+        return original(learning, limit) * (float("inf") if len(calls) == step else 1.0)
+
+    return clip
 
 
 def test_steps_that_are_left_out_now_and_then_do_not_stop_a_run(tmp_path, monkeypatch):

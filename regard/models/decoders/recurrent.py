@@ -1,7 +1,7 @@
 """The recurrent decoder: any cell, any attention, and the context used as Bahdanau, as Luong or not at all."""
 
-from collections.abc import Callable, Iterator
-from typing import Annotated, Literal, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import Annotated, Any, Literal, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -41,13 +41,28 @@ class RecurrentDecoderConfig(Section):
     connections: Annotated[str, name_of(CONNECTIONS, "connection")] = "plain"  # between layers
     connect_from: Positive = 1  # the lowest layer that has the connection over it
     connect_top: bool = False  # whether the top layer has it too
-    bridge: bool = True  # s_0 = tanh(W summary of the source); 0 otherwise
+    start_from: Literal["projected", "encoder", "zero"] = "projected"  # s_0: tanh(W summary), the encoder's last states, 0
     dropout: Rate = 0.0
     recurrent_dropout: Rate = 0.0  # on what the past gives, one mask a target
     layer_norm: bool = False  # inside the cell
     tied: bool = False  # the output layer is the embedding, transposed
     copy_words: Annotated[str, name_of(COPIES, "way of copying")] | None = None  # from the source, known words or not
     experts: ExpertsBetween | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def older_name(cls, values: Any) -> Any:
+        """`bridge: true` was `projected`, `bridge: false` was `zero`."""
+        old = values.get("bridge") if isinstance(values, dict) and "start_from" not in values else None
+        if not isinstance(old, bool):
+            return values
+        rest = {key: value for key, value in values.items() if key != "bridge"}
+        return {**rest, "start_from": "projected" if old else "zero"}
+
+    @property
+    def first_states(self) -> list[str] | None:
+        """What each layer wants of the encoder to start from, in words; None: nothing as it is."""
+        return [f"{self.cell} of {self.hidden_size}"] * self.layers if self.start_from == "encoder" else None
 
     @model_validator(mode="after")
     def experts_have_a_place(self) -> "RecurrentDecoderConfig":
@@ -94,7 +109,8 @@ class RecurrentDecoder(WordDecoder):
             self.copy_words = choose(COPIES, config.copy_words, "way of copying")(self.output_size, memory_size)
         draws = self.attention is not None and self.attention.selection.draws
         self.register_buffer("usual_reward", torch.zeros(vocabulary) if draws else None)
-        self.bridge = Linear(summary_size, config.layers * cell.starts * hidden) if config.bridge else None
+        self.start_from, projected = config.start_from, config.layers * cell.starts * hidden
+        self.bridge = Linear(summary_size, projected) if config.start_from == "projected" else None
         self.join = Linear(top_size + context_size, self.output_size)
         self.output = Linear(self.output_size, vocabulary)
         if config.tied:
@@ -122,14 +138,17 @@ class RecurrentDecoder(WordDecoder):
     def start(self, memory: Memory) -> RecurrentState:
         fed = 0 if self.from_fed is None else self.from_fed.in_features
         trace = None if self.attention is None else self.attention.start(memory.keys.attention)
-        return RecurrentState(self.start_cells(memory.summary), memory.states.new_zeros(len(memory.states), fed), trace)
+        return RecurrentState(self.start_cells(memory), memory.states.new_zeros(len(memory.states), fed), trace)
 
-    def start_cells(self, summary: Float[Tensor, "batch summary"]) -> tuple[CellState, ...]:
-        """s_0 = tanh(W summary), for each layer and each vector of its state (Bahdanau et al. 2015, A.2.2); or 0."""
+    def start_cells(self, memory: Memory) -> tuple[CellState, ...]:
+        """s_0 = tanh(W summary), for each layer and each vector of its state (Bahdanau et al. 2015, A.2.2); or what the
+        encoder's layer ended with (Sutskever et al. 2014); or 0."""
+        if self.start_from == "encoder":
+            return tuple(side_by_side(memory.last[depth :: len(self.cells)]) for depth in range(len(self.cells)))
         if self.bridge is None:
-            return tuple(cell.zero_state(summary) for cell in self.cells)
+            return tuple(cell.zero_state(memory.summary) for cell in self.cells)
         width = self.first.starts
-        parts = torch.tanh(self.bridge(summary)).chunk(len(self.cells) * width, dim=-1)
+        parts = torch.tanh(self.bridge(memory.summary)).chunk(len(self.cells) * width, dim=-1)
         return tuple(cell.start(*parts[at * width : (at + 1) * width]) for at, cell in enumerate(self.cells))
 
     @property
@@ -264,6 +283,12 @@ class RecurrentDecoder(WordDecoder):
     def finished(self, outputs: Float[Tensor, "batch target size"]) -> Float[Tensor, "batch target size"]:
         dropped: Tensor = self.dropout(outputs)
         return dropped
+
+
+def side_by_side(layers: Sequence[Sequence[CellState]]) -> CellState:
+    """The states of all directions of a layer, and of those at its depth in other columns, as one."""
+    states = [state for layer in layers for state in layer]
+    return type(states[0])(*(torch.cat(parts, dim=-1) for parts in zip(*states, strict=True)))
 
 
 def with_beside(inputs: Float[Tensor, "*rows size"], beside: Float[Tensor, "*rows beside"] | None) -> Tensor:

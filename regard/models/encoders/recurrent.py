@@ -42,6 +42,14 @@ class RecurrentEncoderConfig(Section):
             self.experts.place(self.layers)
         return self
 
+    @property
+    def last_states(self) -> list[str] | None:
+        """What each layer ends with, in words; its directions lie side by side. A tape is nothing to begin another with."""
+        if issubclass(choose(CELLS, self.cell, "cell"), TapeCell):
+            return None
+        depths = zip(*DIRECTIONS[self.bidirectional](self.layers), strict=True)
+        return [f"{self.cell} of {self.hidden_size * sum(map(abs, ways))}" for ways in depths]
+
 
 def interleaved(layers: int) -> list[list[int]]:
     """Each layer of a column reads the other way than the one below; the second column begins from the right."""
@@ -91,7 +99,7 @@ class RecurrentEncoder(Encoder):
         visible = torch.arange(tokens.shape[1], device=tokens.device) < lengths[:, None]
         states = self.stack.dropout(states)
         states = (states if self.project is None else self.project(states)).masked_fill(~visible[..., None], 0.0)
-        return Memory(states, visible, torch.cat(self.summary(last), dim=-1), cost=cost)
+        return Memory(states, visible, torch.cat(self.summary(last), dim=-1), cost=cost, last=last)
 
     def past(self, tokens: Int[Tensor, "batch source"]) -> Float[Tensor, "batch source source"] | None:
         """Of the lowest layer: words before a word by the direction that comes from the left, words after it by the other."""
