@@ -12,6 +12,7 @@ from regard.data.sealed import MANIFEST, sealed, verify
 from regard.data.tokenizers import Tokenizer, load_tokenizer
 from regard.errors import DamagedError, UserError
 from regard.models import Model, build, configure
+from regard.plain import unique
 from regard.recipe import Count, Decoding, Recipe, Section, parse, to_yaml
 
 FORMAT = 1
@@ -103,7 +104,7 @@ def load_model(path: Path) -> Bundle:
 
 def read_config(path: Path) -> dict[str, Any]:
     try:
-        config = json.loads(path.read_bytes())
+        config = json.loads(path.read_bytes(), object_pairs_hook=unique)
     except (OSError, ValueError) as error:
         raise DamagedError(f"{path}: not readable JSON: {error}") from None
     if not isinstance(config, dict) or config.get("format") != FORMAT:
