@@ -69,7 +69,8 @@ class Builder:
         kind = node.tag.removeprefix(TAG)
         if KINDS.get(kind) is not type(node):
             raise problem(f"a recipe has no values of the kind {node.tag!r}", node)
-        value = getattr(self, f"build_{kind}", self.build_scalar)(node)
+        build: Any = getattr(self, f"build_{kind}", self.build_scalar)
+        value = build(node)
         self.depth -= 1
         return value
 

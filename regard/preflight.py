@@ -1,6 +1,7 @@
 """Before a run writes anything: what its recipe as a whole asks for, and whether this machine can give it."""
 
 import os
+import sys
 from typing import Any
 
 import torch
@@ -48,12 +49,16 @@ def fitting(config: ModelConfig, source_vocabulary: int, target_vocabulary: int,
     free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else free_memory()
     try:
         model = outline(config, source_vocabulary, target_vocabulary, 4 * free // BYTES)
-        asked = BYTES * sum(parameter.numel() for parameter in model.parameters())
+        number = sum(parameter.numel() for parameter in model.parameters())
+        asked = f"{number:,} parameters"
     except TooManyError as error:
-        raise UserError(f"{error}; {largest(config)}") from None
-    if asked > free:
-        what = f"{asked // BYTES:,} parameters with their gradients and AdamW's moments take {spoken(asked)}"
-        raise UserError(f"{what}, and {spoken(free)} of memory are free ({device}); {largest(config)}")
+        number, asked = sys.maxsize, f"the model has {error}; parameters"
+    if BYTES * number > free:
+        takes = "" if number == sys.maxsize else f" ({spoken(BYTES * number)})"
+        raise UserError(
+            f"{asked} take {BYTES} bytes each in training{takes}, and {spoken(free)} of memory are free ({device}); "
+            f"{largest(config)}"
+        )
     return model
 
 
@@ -78,7 +83,7 @@ def outline(config: ModelConfig, source_vocabulary: int, target_vocabulary: int,
         nonlocal numbers, parts
         numbers, parts = numbers + (0 if parameter is None else parameter.numel()), parts + 1
         if numbers > most or parts > PARTS:
-            raise TooManyError(f"the model has more than {numbers:,} parameters in {parts:,} parts, too many for this machine")
+            raise TooManyError(f"more than {numbers - 1:,} parameters in {parts:,} matrices or vectors")
 
     handle = register_module_parameter_registration_hook(count)
     try:
@@ -87,7 +92,7 @@ def outline(config: ModelConfig, source_vocabulary: int, target_vocabulary: int,
     except RuntimeError as error:
         if "overflow" not in str(error).lower():
             raise
-        raise TooManyError("the model has a matrix with more numbers than any machine can count") from None
+        raise TooManyError("a matrix with more numbers than any machine can count") from None
     finally:
         handle.remove()
 

@@ -43,6 +43,9 @@ def describe(section: type[BaseModel], problem: dict[str, Any], where: str) -> s
     key = ".".join([part for part in (where, *place) if part])
     if problem["type"] == "extra_forbidden":
         return f"unknown key {shown(key)}; {hint(place[-1], known)}"
+    if problem["type"] == "union_tag_invalid":
+        kinds = [one.strip("' ") for one in problem["ctx"]["expected_tags"].split(",")]
+        return f"{key}.kind: unknown kind {shown(problem['ctx']['tag'])}; {hint(problem['ctx']['tag'], kinds)}"
     message = str(problem["msg"]).removeprefix("Value error, ")
     value = problem["input"]
     told = not isinstance(value, str | int | float) or (isinstance(value, str) and repr(value) in message)

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field, model_validator
 
-from regard.bounds import Amount, Size
+from regard.bounds import Amount, Depth, Size
 from regard.nn.experts import Between, Experts
 from regard.nn.feedforward import FEEDFORWARDS
 from regard.recipe import Positive, Section, name_of
@@ -40,7 +40,7 @@ class ExpertsBetween(ExpertsConfig):
     inner: Size = 1024  # of each expert
     feedforward: Annotated[str, name_of(FEEDFORWARDS, "feed-forward network")] = "relu"
     sigmoid: bool = True  # of what comes out, before it is added to what went in
-    under: Annotated[int, Field(ge=2)] | None = None  # the layer that reads it, counted from 1; the last unless given
+    under: Annotated[Depth, Field(ge=2)] | None = None  # the layer that reads it, counted from 1; the last unless given
 
     def place(self, layers: int) -> int:
         """The layer above them."""
