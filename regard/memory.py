@@ -15,7 +15,7 @@ SIGNS = (
     "STATUS_ALLOC_FAILED",
 )
 ASKED = re.compile(
-    r"(?:tried to|unable to|can't) allocate (?:memory: you tried to allocate )?([\d.]+ ?[kKMGT]?i?[bB]\w*)", re.I
+    r"(?:tried to|unable to|can't) allocate (?:memory: you tried to allocate )?([\d.]+ ?[kKMGTPE]?i?[bB]\w*)", re.I
 )
 ADVICE = {
     "train": "lower data.batch_tokens, data.max_length or the sizes in the recipe's model section; a run that has saved a "
