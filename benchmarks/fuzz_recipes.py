@@ -170,14 +170,18 @@ def by_command_line(case: Case, outcome: Outcome, folder: Path) -> str:
     return "told" if told and "Traceback" not in done.stderr else f"traceback: {done.returncode} {done.stderr[-2000:]}"
 
 
+def was_refused(outcome: Outcome) -> bool:
+    return outcome.verdict == "refused"
+
+
 def fuzz(number: int, seed: int, commands: int = 0, tell: Callable[[str], object] = lambda text: None) -> dict[str, Any]:
     """The row that is printed."""
     recipes = bases()
     cases = [some_case(index, seed, recipes) for index in range(number)]
     with tempfile.TemporaryDirectory() as name:
         found = outcomes(cases, Path(name))
-        real = [index for index, one in enumerate(found) if one.verdict == "refused" or one.small]
-        sampled = random.Random(seed).sample(real, min(commands, len(real)))
+        halves = [[index for index, one in enumerate(found) if test(one)] for test in (lambda one: one.small, was_refused)]
+        sampled = [index for half in halves for index in random.Random(seed).sample(half, min(commands // 2, len(half)))]
         for index in sampled:
             verdict = by_command_line(cases[index], found[index], Path(name))
             if verdict != "told":
