@@ -7,6 +7,7 @@ from typing import Any
 from pydantic import BaseModel
 
 LONGEST = 80  # characters of what was given that a message repeats
+WAYS = ("int", "constrained-int", "str")  # of a field that takes numbers or text; pydantic tells which it tried, as a last key
 MOST = 5  # problems that are told one by one
 
 
@@ -39,7 +40,8 @@ def describe_all(section: type[BaseModel], problems: Iterable[Any], where: str) 
 
 
 def describe(section: type[BaseModel], problem: dict[str, Any], where: str) -> str:
-    place, known = walk(section, [str(part) for part in problem["loc"]])
+    loc = [str(part) for part in problem["loc"]]
+    place, known = walk(section, loc[:-1] if loc and loc[-1] in WAYS else loc)
     key = ".".join([part for part in (where, *place) if part])
     if problem["type"] == "extra_forbidden":
         return f"unknown key {shown(key)}; {hint(place[-1], known)}"

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, TypeVar, Union
 import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError, model_validator
 
-from regard.bounds import Amount, File, Seed, Size, Tokens, Width
+from regard.bounds import Amount, Column, File, Seed, Size, Tokens, Width
 from regard.bounds import Count as Count
 from regard.bounds import Positive as Positive
 from regard.bounds import Rate as Rate
@@ -63,8 +63,8 @@ class Pairs(Section):
     source: File | None = None
     target: File | None = None
     pairs: File | None = None
-    source_column: Count | str = 0
-    target_column: Count | str = 1
+    source_column: Column | str = 0
+    target_column: Column | str = 1
     alignment: File | None = None  # gold links in Pharaoh format, i-j sure and i?j or ipj possible
 
     @model_validator(mode="after")
