@@ -53,6 +53,7 @@ bench: $(STAMP)
 	$(BIN)/python benchmarks/experts.py
 	$(BIN)/python benchmarks/long.py --lengths 256 512
 	$(BIN)/python benchmarks/kills.py
+	$(BIN)/python benchmarks/fuzz_recipes.py
 	test -z "$$REGARD_DATA" || $(BIN)/python benchmarks/data.py
 
 clean:

@@ -6,6 +6,8 @@ from typing import Any
 import yaml
 
 from regard.errors import RecipeError
+from regard.plain import DEPTH, from_yaml, reason
+from regard.problems import shown
 
 
 def override(values: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
@@ -13,17 +15,17 @@ def override(values: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, A
     result = dict(values)
     for text in overrides:
         path, separator, value = text.partition("=")
-        if not separator or not path:
-            raise RecipeError(f"{text!r} is no override; write key.path=value, for example training.updates=200")
+        if not separator or not path or path.count(".") >= DEPTH:
+            raise RecipeError(f"{shown(text)} is no override; write key.path=value, for example training.updates=200")
         result = set_at(result, path.split("."), scalar(value, text), path)
     return result
 
 
 def scalar(text: str, where: str) -> Any:
     try:
-        return number(yaml.safe_load(text))
-    except yaml.YAMLError:
-        raise RecipeError(f"{where!r}: the value is not valid YAML") from None
+        return number(from_yaml(text))
+    except yaml.YAMLError as error:
+        raise RecipeError(f"{shown(where)}: the value is not valid YAML: {reason(error)}") from None
 
 
 def number(value: Any) -> Any:
@@ -40,5 +42,5 @@ def set_at(values: Mapping[str, Any], path: Sequence[str], value: Any, whole: st
         return {**values, key: value}
     inner = values.get(key) or {}
     if not isinstance(inner, Mapping):
-        raise RecipeError(f"{whole}: {key!r} is a value, not a section")
+        raise RecipeError(f"{shown(whole, str)}: {shown(key)} is a value, not a section")
     return {**values, key: set_at(inner, rest, value, whole)}

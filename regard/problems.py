@@ -1,16 +1,27 @@
 """What is wrong with a recipe, in words."""
 
 import difflib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from pydantic import BaseModel
 
+LONGEST = 80  # characters of what was given that a message repeats
+WAYS = ("int", "constrained-int", "str")  # of a field that takes numbers or text; pydantic tells which it tried, as a last key
+MOST = 5  # problems that are told one by one
+
+
+def shown(value: object, write: Callable[[object], str] = repr) -> str:
+    """What was given, in one line that is not long."""
+    text = write(value)
+    text = text if text.isprintable() else repr(value)
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 10]} ... {text[-5:]}"
+
 
 def hint(name: str, known: Iterable[str]) -> str:
-    """`did you mean ...?` for a near miss, the whole list otherwise."""
+    """`did you mean ...?` for a near miss, in small letters or large ones; the whole list otherwise."""
     names = sorted(known)
-    near = difflib.get_close_matches(name, names, n=1)
+    near = difflib.get_close_matches(name, names, n=1) or difflib.get_close_matches(name.lower(), names, n=1)
     return f"did you mean {near[0]!r}?" if near else f"choose from {', '.join(names)}"
 
 
@@ -20,16 +31,28 @@ def is_other_way(problem: dict[str, Any]) -> bool:
     return problem["type"] in ways and isinstance(problem["input"], ways[problem["type"]])
 
 
+def describe_all(section: type[BaseModel], problems: Iterable[Any], where: str) -> str:
+    """The first few, and how many more there are."""
+    found = [dict(problem) for problem in problems]
+    told = [problem for problem in found if not is_other_way(problem)] or found
+    more = [f"and {len(told) - MOST:,} more"] if len(told) > MOST else []
+    return "; ".join(dict.fromkeys([*(describe(section, problem, where) for problem in told[:MOST]), *more]))
+
+
 def describe(section: type[BaseModel], problem: dict[str, Any], where: str) -> str:
-    place, known = walk(section, [str(part) for part in problem["loc"]])
+    loc = [str(part) for part in problem["loc"]]
+    place, known = walk(section, loc[:-1] if loc and loc[-1] in WAYS else loc)
     key = ".".join([part for part in (where, *place) if part])
     if problem["type"] == "extra_forbidden":
-        return f"unknown key {key!r}; {hint(place[-1], known)}"
+        return f"unknown key {shown(key)}; {hint(place[-1], known)}"
+    if problem["type"] == "union_tag_invalid":
+        kinds = [one.strip("' ") for one in problem["ctx"]["expected_tags"].split(",")]
+        return f"{key}.kind: unknown kind {shown(problem['ctx']['tag'])}; {hint(problem['ctx']['tag'], kinds)}"
     message = str(problem["msg"]).removeprefix("Value error, ")
     value = problem["input"]
     told = not isinstance(value, str | int | float) or (isinstance(value, str) and repr(value) in message)
-    shown = "" if told else f" (given: {value!r})"
-    return f"{key}: {message[0].lower()}{message[1:]}{shown}" if key else message
+    given = "" if told else f" (given: {shown(value)})"
+    return f"{shown(key, str)}: {message[0].lower()}{message[1:]}{given}" if key else message
 
 
 def walk(section: type[BaseModel], place: Sequence[str]) -> tuple[list[str], list[str]]:

@@ -8,9 +8,14 @@ from typing import Annotated, Any, Literal, TypeVar, Union
 import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError, model_validator
 
+from regard.bounds import Amount, Column, File, Seed, Size, Tokens, Width
+from regard.bounds import Count as Count
+from regard.bounds import Positive as Positive
+from regard.bounds import Rate as Rate
 from regard.errors import RecipeError as RecipeError
 from regard.overrides import override as override
-from regard.problems import describe, hint, is_other_way
+from regard.plain import CHARACTERS, from_yaml, reason
+from regard.problems import describe_all, hint, shown
 
 T = TypeVar("T")
 S = TypeVar("S", bound="Section")
@@ -18,8 +23,8 @@ S = TypeVar("S", bound="Section")
 
 def choose(table: Mapping[str, T], name: str, what: str) -> T:
     """Look `name` up in one of the toolkit's tables (CELLS, SCORES, ENCODERS ...)."""
-    if name not in table:
-        raise RecipeError(f"unknown {what} {name!r}; {hint(name, table)}")
+    if not isinstance(name, str) or name not in table:
+        raise RecipeError(f"unknown {what} {shown(name)}; {hint(str(name), table)}")
     return table[name]
 
 
@@ -36,15 +41,15 @@ def name_of(table: Mapping[str, object], what: str) -> AfterValidator:
 class Section(BaseModel):
     """A part of a recipe: frozen, typed, closed."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False)
 
 
 def one_of(table: Mapping[str, Any]) -> Any:
     """A field holding the section of one entry of `table`, told by its `kind`; the first entry is the default kind."""
     default = next(iter(table))
 
-    def kind(value: Any) -> Any:
-        return value.get("kind", default) if isinstance(value, Mapping) else getattr(value, "kind", default)
+    def kind(value: Any) -> str:
+        return str(value.get("kind", default) if isinstance(value, Mapping) else getattr(value, "kind", default))
 
     if len(table) == 1:
         return table[default].Config
@@ -52,20 +57,15 @@ def one_of(table: Mapping[str, Any]) -> Any:
     return Annotated[Union[tagged], Discriminator(kind)]  # noqa: UP007 - the members are only known here
 
 
-Positive = Annotated[int, Field(gt=0)]
-Count = Annotated[int, Field(ge=0)]
-Rate = Annotated[float, Field(ge=0, lt=1)]
-
-
 class Pairs(Section):
     """Where pairs are: two parallel files, or one TSV or JSONL file with two columns. `.gz` may follow any name."""
 
-    source: Path | None = None
-    target: Path | None = None
-    pairs: Path | None = None
-    source_column: int | str = 0
-    target_column: int | str = 1
-    alignment: Path | None = None  # gold links in Pharaoh format, i-j sure and i?j or ipj possible
+    source: File | None = None
+    target: File | None = None
+    pairs: File | None = None
+    source_column: Column | str = 0
+    target_column: Column | str = 1
+    alignment: File | None = None  # gold links in Pharaoh format, i-j sure and i?j or ipj possible
 
     @model_validator(mode="after")
     def one_way(self) -> "Pairs":
@@ -83,15 +83,15 @@ class Corpus(Section):
     """A data set that regard generates itself (`regard corpora` lists them)."""
 
     name: str
-    seed: int = 1
-    size: Positive | None = None  # training pairs; the corpus has its own default
+    seed: Seed = 1
+    size: Annotated[int, Field(gt=0, le=10_000_000)] | None = None  # training pairs; the corpus has its own default
 
 
 class Tokenizer(Section):
     """How text becomes tokens."""
 
     kind: Literal["unigram", "bpe", "word", "character", "byte"] = "unigram"
-    size: Positive = 8000
+    size: Annotated[int, Field(gt=0, le=10_000_000)] = 8000
     shared: bool = False  # one vocabulary for both sides
     lowercase: bool = False
 
@@ -106,8 +106,8 @@ class Data(Section):
     held_out: Positive = 1000
     tokenizer: Tokenizer = Tokenizer()
     on_bad_row: Literal["stop", "skip"] = "stop"
-    max_length: Positive = 512  # tokens; longer rows are reported and left out
-    batch_tokens: Positive = 4096  # the padded size of one update's batch, on the longer side
+    max_length: Size = 512  # tokens; longer rows are reported and left out
+    batch_tokens: Tokens = 4096  # the padded size of one update's batch, on the longer side
 
     @model_validator(mode="after")
     def one_origin(self) -> "Data":
@@ -122,9 +122,9 @@ class Risk(Section):
     objective: Literal["reinforce", "minimum_risk"] = "reinforce"
     reward: Literal["gleu", "bleu", "chrf", "exact"] = "gleu"  # of one sentence, from 0 to 1
     search: Literal["sample", "beam"] = "sample"  # where candidates come from
-    candidates: Annotated[int, Field(ge=2)] = 8  # a sentence
-    sharpness: Annotated[float, Field(gt=0)] = 1.0  # minimum_risk: a candidate counts p ** sharpness
-    likelihood: Annotated[float, Field(ge=0)] = 0.017  # α; the paper's, for sums over sentences
+    candidates: Annotated[Width, Field(ge=2)] = 8  # a sentence
+    sharpness: Annotated[Amount, Field(gt=0)] = 1.0  # minimum_risk: a candidate counts p ** sharpness
+    likelihood: Amount = 0.017  # α; the paper's, for sums over sentences
 
     @model_validator(mode="after")
     def unbiased(self) -> "Risk":
@@ -136,22 +136,23 @@ class Risk(Section):
 class Training(Section):
     """How the parameters are found."""
 
-    seed: int = 1
+    seed: Seed = 1
     updates: Positive = 10000
-    learning_rate: Annotated[float, Field(gt=0)] = 1e-3
+    learning_rate: Annotated[float, Field(gt=0, le=100)] = 1e-3
     schedule: Literal["constant", "inverse_sqrt", "cosine", "plateau"] = "inverse_sqrt"
     warmup: Count = 400
-    betas: tuple[float, float] = (0.9, 0.98)
-    epsilon: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1e-8  # what Adam adds to the root of its second moment
-    weight_decay: Annotated[float, Field(ge=0)] = 0.01
+    betas: tuple[Rate, Rate] = (0.9, 0.98)
+    epsilon: Annotated[float, Field(gt=0, le=1)] = 1e-8  # what Adam adds to the root of its second moment
+    weight_decay: Annotated[float, Field(ge=0, le=100)] = 0.01
     clip: Annotated[float, Field(gt=0)] | None = 1.0  # the largest norm of the gradients; null: whatever it is
     label_smoothing: Rate = 0.1
     scheduled_sampling: Rate = 0.0  # chance that a step reads the model's own last word instead of the true one
-    penalties: dict[str, Annotated[float, Field(ge=0)]] = {}  # on attention weights: coverage, doubly_stochastic, guided
-    start_from: Path | None = None  # a run or a model directory whose weights and tokenizers to begin with
+    penalties: dict[str, Amount] = {}  # on attention weights: coverage, doubly_stochastic, guided
+    start_from: File | None = None  # a run or a model directory whose weights and tokenizers to begin with
     risk: Risk | None = None  # train for an expected sentence score
-    entropy: Annotated[float, Field(ge=0)] = 0.01  # hard attention's reward for staying undecided, a nat
-    accumulate: Positive = 1  # pieces an update's batch is computed in; the result does not depend on it, dropout aside
+    entropy: Amount = 0.01  # hard attention's reward for staying undecided, a nat
+    # pieces an update's batch is computed in; the result does not depend on it, dropout aside
+    accumulate: Annotated[int, Field(gt=0, le=65_536)] = 1
     precision: Literal["float32", "bfloat16"] = "float32"
     validate_every: Positive = 500
     validate_by: Literal["loss", "bleu"] = "bleu"
@@ -168,13 +169,13 @@ class Training(Section):
 class Decoding(Section):
     """How outputs are searched for."""
 
-    beam: Positive = 5
-    length_penalty: Annotated[float, Field(ge=0)] = 1.0  # α: log p is divided by the norm of the length
+    beam: Width = 5
+    length_penalty: Annotated[float, Field(ge=0, le=10)] = 1.0  # α: log p is divided by the norm of the length
     length_norm: Literal["power", "gnmt"] = "power"  # length ** α, or ((5 + length) / 6) ** α
-    coverage_penalty: Annotated[float, Field(ge=0)] = 0.0  # β for source words that the output has not looked at
-    max_length: Positive = 256
-    max_ratio: Annotated[float, Field(gt=0)] = 3.0  # an output ends after max_ratio * source + 10 tokens at the latest
-    batch_tokens: Positive = 4096
+    coverage_penalty: Amount = 0.0  # β for source words that the output has not looked at
+    max_length: Size = 256
+    max_ratio: Annotated[float, Field(gt=0, le=1000)] = 3.0  # an output ends after max_ratio * source + 10 tokens at the latest
+    batch_tokens: Tokens = 4096
 
 
 class Recipe(Section):
@@ -192,9 +193,7 @@ def parse(section: type[S], values: object, where: str = "") -> S:
     try:
         return section.model_validate(values)
     except ValidationError as error:
-        told = [problem for problem in error.errors() if not is_other_way(dict(problem))] or error.errors()
-        problems = [describe(section, dict(problem), where) for problem in told]
-        raise RecipeError("; ".join(dict.fromkeys(problems))) from None
+        raise RecipeError(describe_all(section, error.errors(), where)) from None
 
 
 def built_in() -> dict[str, str]:
@@ -235,7 +234,8 @@ def own_values(name_or_path: str | Path) -> dict[str, Any]:
         return plain(shipped[str(name_or_path)], str(name_or_path))
     if path.suffix in (".yaml", ".yml") or path.exists():
         try:
-            return plain(path.read_text(encoding="utf-8"), str(path))
+            with path.open(encoding="utf-8") as file:
+                return plain(file.read(CHARACTERS + 1), str(path))
         except (OSError, UnicodeDecodeError) as error:
             reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
             raise RecipeError(f"{path}: cannot read the recipe: {reason}") from None
@@ -244,11 +244,11 @@ def own_values(name_or_path: str | Path) -> dict[str, Any]:
 
 def plain(text: str, where: str) -> dict[str, Any]:
     try:
-        values = yaml.safe_load(text)
+        values = from_yaml(text)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = f":{mark.line + 1}" if mark is not None else ""
-        raise RecipeError(f"{where}{line}: not valid YAML: {getattr(error, 'problem', error)}") from None
+        raise RecipeError(f"{where}{line}: not valid YAML: {reason(error)}") from None
     if isinstance(values, dict):
         return values
     raise RecipeError(f"{where}: a recipe is a mapping of keys to values")

@@ -12,6 +12,7 @@ import numpy.typing as npt
 import torch
 from torch import nn
 
+from regard import preflight
 from regard.corpora import CORPORA
 from regard.corpora.corpus import write
 from regard.data import store as stores
@@ -56,6 +57,7 @@ class Prepared(NamedTuple):
 def train(recipe: Recipe, directory: Path, resume: bool = False, talk: bool = True) -> int | None:
     """Train to the end and leave a model in `directory/model`. Returns the signal that stopped it early, if one did."""
     recipe = recipe.model_copy(update={"model": configure(recipe.model).model_dump(mode="json")})
+    preflight.check(recipe)
     if recipe.training.deterministic:
         make_deterministic()
     claim(directory)
@@ -202,6 +204,7 @@ def fit(
 ) -> int | None:
     gold = valid_gold(recipe.data, prepared.valid)
     keep_freed_memory()
+    preflight.fitting(configure(recipe.model), len(prepared.source), len(prepared.target), processes.device)
     torch.manual_seed(recipe.training.seed)
     model = build(configure(recipe.model), len(prepared.source), len(prepared.target)).to(processes.device)
     say(f"{sum(parameter.numel() for parameter in model.parameters()):,} parameters on {processes.device}")

@@ -16,6 +16,7 @@ WRONG = {
     "data.tokenizer.kind=bep": "data.tokenizer.kind: input should be 'unigram', 'bpe'",
     "data.train.source=a.txt": "data.train: name either `source` and `target`",
     "data.test.news.soruce=3": "unknown key 'data.test.news.soruce'; did you mean 'source'?",
+    "data.train={pairs: a.tsv, source_column: 10000000}": "data.train.source_column: input should be less than 1000000 (given",
     "updates": "'updates' is no override; write key.path=value",
     "training.updates.more=3": "training.updates.more: 'updates' is a value, not a section",
     "training.epsilon=0": "training.epsilon: input should be greater than 0 (given: 0)",

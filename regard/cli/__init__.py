@@ -9,6 +9,7 @@ import typer
 from regard import __version__
 from regard.cli import align, corpora, evaluate, generate, lab, look, plan, recipes, train
 from regard.errors import UserError
+from regard.memory import is_shortage, tell_shortage
 
 app = typer.Typer(
     name="regard",
@@ -48,14 +49,18 @@ def main() -> None:
         sys.stdout.reconfigure(encoding="utf-8")  # whatever the locale says: text files are UTF-8 here
     try:
         app(prog_name="regard")
-    except (UserError, OSError) as error:
-        if "--debug" in sys.argv:
+    except (UserError, OSError, MemoryError, RuntimeError) as error:
+        told = tell(error)
+        if "--debug" in sys.argv or told is None:
             raise
-        print(f"error: {tell(error)}", file=sys.stderr)
+        print(f"error: {told}", file=sys.stderr)
         sys.exit(2)
 
 
-def tell(error: Exception) -> str:
+def tell(error: Exception) -> str | None:
+    """What people are told of an error; nothing of one that is ours to mend."""
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: {error.strerror}"
-    return str(error)
+    if is_shortage(error):
+        return tell_shortage(error, next((word for word in sys.argv[1:] if not word.startswith("-")), ""))
+    return str(error) if isinstance(error, UserError | OSError) else None

@@ -75,7 +75,9 @@ def build_recipe(
 
 
 def with_files(values: dict[str, Any], files: dict[str, str], valid: dict[str, str]) -> dict[str, Any]:
-    data = dict(values.get("data") or {})
+    data = values.get("data") or {}
+    if not isinstance(data, dict):
+        raise UserError(f"data: a section with keys, not {data!r:.80}")
     if files:
         data = {key: value for key, value in data.items() if key not in ("corpus", "train", "valid", "test")}
         data["train"] = files

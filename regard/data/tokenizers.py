@@ -10,6 +10,7 @@ from typing import Any
 from regard.data.subwords import BytePairTokenizer, UnigramTokenizer
 from regard.data.tokenizer import END, FORMAT, PAD, SPECIALS, START, UNKNOWN, Tokenizer
 from regard.errors import DamagedError, UserError
+from regard.plain import unique
 from regard.recipe import Tokenizer as Section
 from regard.recipe import choose
 
@@ -113,7 +114,7 @@ def train_tokenizer(section: Section, lines: Iterable[str]) -> Tokenizer:
 
 def load_tokenizer(path: Path) -> Tokenizer:
     try:
-        facts = json.loads((path / "tokenizer.json").read_bytes())
+        facts = json.loads((path / "tokenizer.json").read_bytes(), object_pairs_hook=unique)
         if facts["format"] != FORMAT:
             raise ValueError(f"format {facts['format']!r} is not {FORMAT}")
         return TOKENIZERS[facts["kind"]].restore(facts, path)

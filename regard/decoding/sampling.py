@@ -10,6 +10,7 @@ from jaxtyping import Float, Int
 from pydantic import Field
 from torch import Tensor
 
+from regard.bounds import Seed, Temperature
 from regard.decoding.greedy import cut
 from regard.decoding.hypothesis import Found, require_numbers
 from regard.decoding.ranking import NORMALISATIONS
@@ -23,8 +24,8 @@ BITS = 40  # of a random number: so few that u < 1 stays below any sum that it i
 class Sampling(Section):
     """How words are drawn. Temperature first, then the best `top_k`, then of these the nucleus."""
 
-    seed: int = 1
-    temperature: Annotated[float, Field(gt=0)] = 1.0  # p ** (1 / temperature), normalised
+    seed: Seed = 1
+    temperature: Temperature = 1.0  # p ** (1 / temperature), normalised
     top_k: Positive | None = None  # draw from so many words at most (Fan et al. 2018)
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None  # from the fewest that are so probable (Holtzman et al. 2020)
 

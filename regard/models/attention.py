@@ -2,24 +2,25 @@
 
 from typing import Annotated
 
-from pydantic import Field, model_validator
+from pydantic import model_validator
 
+from regard.bounds import Size, Temperature
 from regard.nn.attention import ACTIVATIONS, SCOPES, SCORES, SELECTIONS, Attention
-from regard.recipe import Positive, Rate, Section, name_of
+from regard.recipe import Rate, Section, name_of
 
 
 class AttentionConfig(Section):
     score: Annotated[str, name_of(SCORES, "attention score")] = "additive"
-    size: Positive | None = None  # of what queries and keys are projected to; the query's size unless given
-    heads: Positive = 1
-    values: Positive | None = None  # numbers of all heads that the memory is projected to; the memory itself unless given
+    size: Size | None = None  # of what queries and keys are projected to; the query's size unless given
+    heads: Size = 1
+    values: Size | None = None  # numbers of all heads that the memory is projected to; the memory itself unless given
     scope: Annotated[str, name_of(SCOPES, "scope of attention")] = "global"
-    window: Positive = 10  # of local scopes: keys to either side, or of a block
+    window: Size = 10  # of local scopes: keys to either side, or of a block
     selection: Annotated[str, name_of(SELECTIONS, "selection")] = "soft"
-    temperature: Annotated[float, Field(gt=0)] = 1.0
+    temperature: Temperature = 1.0
     softness: Rate = 0.5  # the share of sentences that hard attention reads softly while it learns
     activation: Annotated[str, name_of(ACTIVATIONS, "activation")] = "tanh"  # of the score `network`
-    longest: Positive = 512  # places that the score `location` knows
+    longest: Size = 512  # places that the score `location` knows
     coverage: bool = False  # scores know what has been looked at
 
     @model_validator(mode="after")

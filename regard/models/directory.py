@@ -13,6 +13,7 @@ from regard.data.sealed import MANIFEST, sealed, sweep, verify
 from regard.data.tokenizers import Tokenizer, load_tokenizer
 from regard.errors import DamagedError, UserError
 from regard.models import Model, build, configure
+from regard.plain import unique
 from regard.recipe import Count, Decoding, Recipe, Section, parse, to_yaml
 
 FORMAT = 1
@@ -113,7 +114,7 @@ def load_model(path: Path) -> Bundle:
 
 def read_config(path: Path) -> dict[str, Any]:
     try:
-        config = json.loads(path.read_bytes())
+        config = json.loads(path.read_bytes(), object_pairs_hook=unique)
     except (OSError, ValueError) as error:
         raise DamagedError(f"{path}: not readable JSON: {error}") from None
     if not isinstance(config, dict) or config.get("format") != FORMAT:

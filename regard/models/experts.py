@@ -4,17 +4,18 @@ from typing import Annotated
 
 from pydantic import Field, model_validator
 
+from regard.bounds import Amount, Depth, Size
 from regard.nn.experts import Between, Experts
 from regard.nn.feedforward import FEEDFORWARDS
 from regard.recipe import Positive, Section, name_of
 
 
 class ExpertsConfig(Section):
-    number: Positive = 4
+    number: Annotated[int, Field(gt=0, le=4096)] = 4
     chosen: Positive = 2  # experts a token
-    capacity: Annotated[float, Field(gt=0)] | None = None  # tokens an expert takes in training, in shares of the mean
+    capacity: Annotated[Amount, Field(gt=0)] | None = None  # tokens an expert takes in training, in shares of the mean
     noise: bool = True
-    balance: Annotated[float, Field(ge=0)] = 0.01
+    balance: Amount = 0.01
 
     @model_validator(mode="after")
     def enough(self) -> "ExpertsConfig":
@@ -36,10 +37,10 @@ class LayerExperts(ExpertsConfig):
 class ExpertsBetween(ExpertsConfig):
     """Between two recurrent layers."""
 
-    inner: Positive = 1024  # of each expert
+    inner: Size = 1024  # of each expert
     feedforward: Annotated[str, name_of(FEEDFORWARDS, "feed-forward network")] = "relu"
     sigmoid: bool = True  # of what comes out, before it is added to what went in
-    under: Annotated[int, Field(ge=2)] | None = None  # the layer that reads it, counted from 1; the last unless given
+    under: Annotated[Depth, Field(ge=2)] | None = None  # the layer that reads it, counted from 1; the last unless given
 
     def place(self, layers: int) -> int:
         """The layer above them."""

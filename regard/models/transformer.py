@@ -3,9 +3,10 @@
 from typing import Annotated, Literal
 
 import torch
-from pydantic import model_validator
+from pydantic import Field, model_validator
 from torch import nn
 
+from regard.bounds import DEEPEST, Depth, Size
 from regard.errors import UserError
 from regard.models.attention import AttentionConfig
 from regard.models.experts import LayerExperts
@@ -16,14 +17,14 @@ from regard.nn.feedforward import FEEDFORWARDS
 from regard.nn.norms import NORMS
 from regard.nn.positions import JOINS, POSITIONS
 from regard.nn.transformer import Parts, Stack
-from regard.recipe import Positive, Rate, Section, name_of
+from regard.recipe import Rate, Section, name_of
 
 
 class HeadsConfig(AttentionConfig):
     """As the Transformer's: (U q) · (W k) / √d with eight heads, and values projected to the model's size."""
 
     score: Annotated[str, *AttentionConfig.model_fields["score"].metadata] = "projected"
-    heads: Positive = 8
+    heads: Size = 8
     bias: bool = False  # of all four projections; the paper has none
 
     def sized(self, query_size: int, memory_size: int, causal: bool = False) -> Attention:
@@ -31,19 +32,22 @@ class HeadsConfig(AttentionConfig):
         return self.model_copy(update={"values": self.values or query_size}).build(query_size, memory_size, causal)
 
 
+EachInTurn = Annotated[list[HeadsConfig], Field(min_length=1, max_length=DEEPEST)]
+
+
 class StackConfig(Section):
-    size: Positive = 512  # of every state; d_model in the paper
-    inner: Positive = 2048  # of the feed-forward networks
-    layers: Positive = 6
-    attention: HeadsConfig | list[HeadsConfig] = HeadsConfig()  # to itself; of a list, layers take theirs in turn
+    size: Size = 512  # of every state; d_model in the paper
+    inner: Size = 2048  # of the feed-forward networks
+    layers: Depth = 6
+    attention: HeadsConfig | EachInTurn = HeadsConfig()  # to itself; of a list, layers take theirs in turn
     feedforward: Annotated[str, name_of(FEEDFORWARDS, "feed-forward network")] = "relu"
     experts: LayerExperts | None = None
     norm: Annotated[str, name_of(NORMS, "norm")] = "layer"
     norm_place: Literal["post", "pre"] = "post"  # norm(h + f(h)) or h + f(norm(h))
     positions: Annotated[str, name_of(POSITIONS, "kind of positions")] = "sinusoid"
     positions_join: Literal[JOINS] = "added"  # type: ignore[valid-type]
-    longest: Positive = 1024  # places that learned positions know
-    distance: Positive = 32  # beyond it relative positions are all equally far
+    longest: Size = 1024  # places that learned positions know
+    distance: Size = 32  # beyond it relative positions are all equally far
     dropout: Rate = 0.1
     inner_dropout: Rate = 0.0  # inside feed-forward networks, where the paper has none
 

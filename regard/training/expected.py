@@ -33,6 +33,11 @@ Propose = Callable[[Examples, int], Candidates]  # a batch and a seed
 Judge = Callable[[Float[Tensor, "batch count"], Candidates, Risk], Float[Tensor, ""]]
 
 
+def refuse_hard_attention(model: Model) -> None:
+    if model.decoder.usual_reward is not None:
+        raise UserError("training.risk does not go with hard attention, whose own draws would need their share of the reward")
+
+
 class ExpectedReward(nn.Module):
     """L = α L_ML + L_RL  (Wu et al. 2016, eq. 9), each a sum over sentences, with rewards from 0 to 1. The loop divides both by
     the number of true tokens, as it does without rewards."""
@@ -42,10 +47,7 @@ class ExpectedReward(nn.Module):
         assert propose is not None, "whoever asks for an expected reward says where outputs and rewards come from"
         self.likelihood, self.risk, self.propose = likelihood, risk, propose
         self.judge = choose(RISKS, risk.objective, "objective")
-        if self.model.decoder.usual_reward is not None:
-            raise UserError(
-                "training.risk does not go with hard attention, whose own draws would need their share of the reward"
-            )
+        refuse_hard_attention(self.model)
 
     @property
     def model(self) -> Model:

@@ -8,6 +8,7 @@ from jaxtyping import Bool, Float, Int
 from pydantic import model_validator
 from torch import Tensor, nn
 
+from regard.bounds import Depth, Size
 from regard.data.tokenizers import PAD
 from regard.models.attention import AttentionConfig
 from regard.models.decoders.context import ASKS, CONTEXTS, Climbed, Inputs, Moment, Parts, RecurrentState
@@ -32,9 +33,9 @@ Present = Bool[Tensor, "batch target"] | None  # what is no padding, if experts 
 class RecurrentDecoderConfig(Section):
     kind: Literal["recurrent"] = "recurrent"
     cell: Annotated[str, name_of(CELLS, "cell")] = "gru"
-    embedding_size: Positive = 256
-    hidden_size: Positive = 256
-    layers: Positive = 1
+    embedding_size: Size = 256
+    hidden_size: Size = 256
+    layers: Depth = 1
     attention: AttentionConfig | None = AttentionConfig()
     context: Annotated[str, name_of(CONTEXTS, "use of the context")] = "into_cell"
     asks: Annotated[str, name_of(ASKS, "layer that asks")] = "top"  # the layer whose state is the query

@@ -5,24 +5,31 @@ from typing import Annotated, Literal
 
 import torch
 from jaxtyping import Float, Int
-from pydantic import Field
+from pydantic import Field, model_validator
 from torch import Tensor, nn
 
+from regard.bounds import DEEPEST, Depth, Size, Width
 from regard.models.interface import Encoder, Memory
 from regard.nn.convolution import Convolution, DilatedBlock
 from regard.nn.dropout import Dropout
-from regard.recipe import Count, Positive, Rate, Section
+from regard.recipe import Rate, Section
 
 
 class ByteNetConfig(Section):
     """What both sides of ByteNet are told."""
 
-    embedding_size: Positive = 256
-    hidden_size: Positive = 128  # inside a block; twice as many between blocks
-    width: Positive = 3
-    dilations: tuple[Positive, ...] = (1, 2, 4, 8, 16)  # of the blocks of one set
-    sets: Positive = 2
+    embedding_size: Size = 256
+    hidden_size: Size = 128  # inside a block; twice as many between blocks
+    width: Width = 3
+    dilations: Annotated[tuple[Width, ...], Field(min_length=1, max_length=100)] = (1, 2, 4, 8, 16)  # of the blocks of one set
+    sets: Depth = 2
     dropout: Rate = 0.0  # on embeddings, on what a block adds, and under the logits
+
+    @model_validator(mode="after")
+    def not_too_deep(self) -> "ByteNetConfig":
+        if (blocks := self.sets * len(self.dilations)) > DEEPEST:
+            raise ValueError(f"{self.sets} sets of {len(self.dilations)} blocks are {blocks:,}; at most {DEEPEST:,}")
+        return self
 
     def build_embedding(self, vocabulary: int) -> nn.Embedding:
         words = nn.Embedding(vocabulary, self.embedding_size)
@@ -36,8 +43,8 @@ class ByteNetConfig(Section):
 
 class ByteNetEncoderConfig(ByteNetConfig):
     kind: Literal["bytenet"] = "bytenet"
-    stretch: Annotated[float, Field(ge=1)] = 1.2  # a source of n words has ceil(stretch n + extra) states
-    extra: Count = 0
+    stretch: Annotated[float, Field(ge=1, le=100)] = 1.2  # a source of n words has ceil(stretch n + extra) states
+    extra: Annotated[int, Field(ge=0, le=65_536)] = 0
 
 
 class ByteNetEncoder(Encoder):

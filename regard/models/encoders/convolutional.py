@@ -4,14 +4,16 @@ from typing import Annotated, Literal
 
 import torch
 from jaxtyping import Int
+from pydantic import Field, model_validator
 from torch import Tensor, nn
 
+from regard.bounds import DEEPEST, Depth, Size, Width
 from regard.models.interface import Encoder, Memory
 from regard.nn.convolution import Convolution, GatedBlock
 from regard.nn.dropout import Dropout
 from regard.nn.pooling import mean_over
 from regard.nn.positions import POSITIONS, Positions
-from regard.recipe import Positive, Rate, Section, choose, name_of
+from regard.recipe import Rate, Section, choose, name_of
 
 READ: dict[str, type[Positions]] = {name: kind for name, kind in POSITIONS.items() if kind.absolute or name == "none"}
 SPREAD = 0.1  # of words and places at the start (Gehring et al. 2017, section 3.5)
@@ -20,22 +22,28 @@ SPREAD = 0.1  # of words and places at the start (Gehring et al. 2017, section 3
 class Layers(Section):
     """Some layers of one kind."""
 
-    size: Positive
-    width: Positive = 3
-    times: Positive = 1
+    size: Size
+    width: Width = 3
+    times: Depth = 1
 
 
 class ConvolutionalConfig(Section):
     """What both sides of ConvS2S are told."""
 
-    embedding_size: Positive = 256
-    hidden_size: Positive = 256  # of every layer, if `layers` is their number
-    width: Positive = 3  # likewise: positions that one convolution reads
-    layers: Positive | tuple[Layers, ...] = 4
+    embedding_size: Size = 256
+    hidden_size: Size = 256  # of every layer, if `layers` is their number
+    width: Width = 3  # likewise: positions that one convolution reads
+    layers: Depth | Annotated[tuple[Layers, ...], Field(min_length=1, max_length=1_000)] = 4
     positions: Annotated[str, name_of(READ, "kind of positions")] = "learned"
-    longest: Positive = 1024  # places that learned positions know
+    longest: Size = 1024  # places that learned positions know
     dropout: Rate = 0.0  # on embeddings, on what convolutions read, and under the logits
     weight_norm: bool = False
+
+    @model_validator(mode="after")
+    def not_too_deep(self) -> "ConvolutionalConfig":
+        if not isinstance(self.layers, int) and sum(some.times for some in self.layers) > DEEPEST:
+            raise ValueError(f"at most {DEEPEST:,} layers")
+        return self
 
     @property
     def blocks(self) -> list[tuple[int, int]]:

@@ -8,6 +8,7 @@ from jaxtyping import Float, Int
 from pydantic import model_validator
 from torch import Tensor, nn
 
+from regard.bounds import Depth, Size
 from regard.models.experts import ExpertsBetween
 from regard.models.interface import Encoder, Memory
 from regard.nn.cells import CELLS, Cell
@@ -21,15 +22,15 @@ from regard.recipe import Positive, Rate, Section, choose, name_of
 class RecurrentEncoderConfig(Section):
     kind: Literal["recurrent"] = "recurrent"
     cell: Annotated[str, name_of(CELLS, "cell")] = "gru"
-    embedding_size: Positive = 256
-    hidden_size: Positive = 256  # of each direction
-    layers: Positive = 1
+    embedding_size: Size = 256
+    hidden_size: Size = 256  # of each direction
+    layers: Depth = 1
     bidirectional: bool | Literal["first", "interleaved"] = True  # DIRECTIONS
     reverse: bool = False  # read the source from its end (Sutskever et al. 2014, section 3.3)
     connections: Annotated[str, name_of(CONNECTIONS, "connection")] = "plain"  # between layers
     connect_from: Positive = 1  # the lowest layer that has the connection over it
     connect_top: bool = False  # whether the top layer has it too
-    memory_size: Positive | None = None  # of each state as the decoder reads it, projected; as it is unless given
+    memory_size: Size | None = None  # of each state as the decoder reads it, projected; as it is unless given
     dropout: Rate = 0.0
     locked_dropout: bool = False  # one mask for all steps of a sequence
     recurrent_dropout: Rate = 0.0  # on what the past gives, one mask a sequence

@@ -1,0 +1,107 @@
+"""Before a run writes anything: what its recipe as a whole asks for, and whether this machine can give it."""
+
+import os
+import sys
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.modules.module import register_module_parameter_registration_hook
+from torch.overrides import TorchFunctionMode
+
+from regard.corpora import CORPORA
+from regard.data.store import files_of
+from regard.errors import RecipeError, UserError
+from regard.memory import free_memory, spoken
+from regard.models import Model, ModelConfig, build, configure
+from regard.models.device import choose_device
+from regard.recipe import Recipe, choose
+from regard.training.expected import refuse_hard_attention
+from regard.training.penalties import PENALTIES
+from regard.training.start import flatten
+
+FEWEST = 8  # words of a vocabulary that nobody has made yet
+BYTES = 16  # of a parameter in training: its value, its gradient and AdamW's two moments
+PARTS = 50_000  # tensors of parameters; a thousand layers of a Transformer have thirty thousand
+
+
+def check(recipe: Recipe) -> None:
+    """Names that are looked up late, parts that do not go together, more parameters than there is memory."""
+    data, training = recipe.data, recipe.training
+    for name in training.penalties:
+        choose(PENALTIES, name, "penalty in training.penalties")
+    if data.corpus is not None:
+        choose(CORPORA, data.corpus.name, "corpus")
+    if data.train is not None:
+        files_of(data.train, links="guided" in training.penalties)
+    config = configure(recipe.model)
+    model = fitting(config, FEWEST, FEWEST, choose_device(training.device, int(os.environ.get("LOCAL_RANK", "0"))))
+    if training.risk is not None:
+        refuse_hard_attention(model)
+    asking = {"training.penalties": training.penalties, "decoding.coverage_penalty": recipe.decoding.coverage_penalty}
+    for key, asked in asking.items():
+        if asked and not model.decoder.has_attention:
+            raise RecipeError(f"{key} asks where the model looks, and this one has no attention: leave it out")
+
+
+def fitting(config: ModelConfig, source_vocabulary: int, target_vocabulary: int, device: torch.device) -> Model:
+    """The model without its numbers, or a UserError if there is not even the memory to train its parameters."""
+    free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else free_memory()
+    try:
+        model = outline(config, source_vocabulary, target_vocabulary, 4 * free // BYTES)
+        number = sum(parameter.numel() for parameter in model.parameters())
+        asked = f"{number:,} parameters"
+    except TooManyError as error:
+        number, asked = sys.maxsize, f"the model has {error}; parameters"
+    if BYTES * number > free:
+        takes = "" if number == sys.maxsize else f" ({spoken(BYTES * number)})"
+        raise UserError(
+            f"{asked} take {BYTES} bytes each in training{takes}, and {spoken(free)} of memory are free ({device}); "
+            f"{largest(config)}"
+        )
+    return model
+
+
+def largest(config: ModelConfig) -> str:
+    """What to lower: the keys of a model section with the largest numbers."""
+    numbers = {key: value for key, value in flatten(config.model_dump(mode="json")).items() if type(value) is int}
+    keys = sorted(numbers, key=lambda key: -numbers[key])[:4]
+    told = ", ".join(f"model.{key}={numbers[key]}" for key in keys)
+    return f"lower the model's sizes (the largest are {told}) or data.tokenizer.size"
+
+
+class TooManyError(Exception):
+    """A model so large that it is not even outlined."""
+
+
+def outline(config: ModelConfig, source_vocabulary: int, target_vocabulary: int, most: int) -> Model:
+    """The model on the device `meta`: shapes alone. Some numbers are counted here that the whole model has not (tied matrices,
+    experts before they are stacked), so `most` is some times what there is room for."""
+    numbers, parts = 0, 0
+
+    def count(module: nn.Module, name: str, parameter: nn.Parameter | None) -> None:
+        nonlocal numbers, parts
+        numbers, parts = numbers + (0 if parameter is None else parameter.numel()), parts + 1
+        if numbers > most or parts > PARTS:
+            raise TooManyError(f"more than {numbers - 1:,} parameters in {parts:,} matrices or vectors")
+
+    handle = register_module_parameter_registration_hook(count)
+    try:
+        with torch.device("meta"), Undrawn():
+            return build(config, source_vocabulary, target_vocabulary)
+    except RuntimeError as error:
+        if "overflow" not in str(error).lower():
+            raise
+        raise TooManyError("a matrix with more numbers than any machine can count") from None
+    finally:
+        handle.remove()
+
+
+class Undrawn(TorchFunctionMode):
+    """Nothing is filled with numbers: functions that change a tensor in its place give it back as it is."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name, options = getattr(func, "__name__", ""), kwargs or {}
+        if name.endswith("_") and not name.startswith("_") and name != "requires_grad_":
+            return args[0] if args else options["tensor"]
+        return func(*args, **options)
