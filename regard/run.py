@@ -27,7 +27,7 @@ from regard.evaluation.alignment import choose_reading, read_gold
 from regard.evaluation.candidates import proposer
 from regard.evaluation.evaluate import read_test, token_loss
 from regard.evaluation.metrics import METRICS
-from regard.models import build, configure
+from regard.models import build, configure, refuse_two_vocabularies
 from regard.models.directory import Bundle, save_model
 from regard.nn.memory import keep_freed_memory
 from regard.recipe import Corpus, Data, Pairs, Recipe, choose, read, to_yaml
@@ -198,6 +198,7 @@ def split(data: Data, store: Store, seed: int) -> tuple[npt.NDArray[np.int64], l
 
 
 def fit(recipe: Recipe, directory: Path, prepared: Prepared, processes: Group, talk: bool, say: Say) -> int | None:
+    refuse_two_vocabularies(configure(recipe.model), prepared.source, prepared.target)
     gold = valid_gold(recipe.data, prepared.valid)
     keep_freed_memory()
     torch.manual_seed(recipe.training.seed)

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from regard import __version__
-from regard.cli import align, corpora, evaluate, generate, lab, look, plan, recipes, train
+from regard.cli import align, corpora, evaluate, generate, lab, look, plan, recipes, train, verify
 from regard.errors import UserError
 
 app = typer.Typer(
@@ -19,7 +19,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 for verb in (
-    train.train, generate.generate, evaluate.evaluate, align.align, look.look, plan.plan, recipes.recipes, corpora.corpora,
+    train.train, generate.generate, evaluate.evaluate, align.align, look.look, plan.plan, verify.verify, recipes.recipes,
+    corpora.corpora,
 ):  # fmt: skip
     app.command()(verb)
 app.add_typer(lab.lab)

@@ -10,7 +10,8 @@ from typing import Any, TypeVar
 
 import sentencepiece
 
-from regard.data.tokenizer import END, PAD, SPECIALS, START, UNKNOWN, Tokenizer
+from regard.data.plain import read_plain
+from regard.data.tokenizer import END, LARGEST, PAD, SPECIALS, START, UNKNOWN, Tokenizer
 from regard.errors import UserError
 from regard.recipe import Tokenizer as Section
 
@@ -47,10 +48,14 @@ class SentencePieceTokenizer(Tokenizer):
 
     @classmethod
     def restore(cls, facts: dict[str, Any], directory: Path) -> "SentencePieceTokenizer":
-        model = (directory / "pieces.model").read_bytes()
+        model = read_plain(directory / "pieces.model", LARGEST)
         if hashlib.sha256(model).hexdigest() != facts["model"]:
             raise ValueError("pieces.model is not the one it was written with")
-        return cls(model, bool(facts["lowercase"]))
+        tokenizer = cls(model, bool(facts["lowercase"]))
+        processor = tokenizer.processor
+        if (processor.pad_id(), processor.unk_id(), processor.bos_id(), processor.eos_id()) != (PAD, UNKNOWN, START, END):
+            raise ValueError("the special tokens of pieces.model are not ours")
+        return tokenizer
 
     def facts(self) -> dict[str, Any]:
         return {"model": hashlib.sha256(self.proto).hexdigest()}

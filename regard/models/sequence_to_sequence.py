@@ -22,6 +22,10 @@ class SequenceToSequenceConfig(Section):
     def copies_words(self) -> bool:
         return getattr(self.decoder, "copy_words", None) is not None
 
+    @property
+    def shares_words(self) -> bool:
+        return self.share_embeddings
+
 
 class SequenceToSequence(Model):
     Config = SequenceToSequenceConfig
