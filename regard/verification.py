@@ -38,7 +38,7 @@ def findings(path: Path) -> Iterator[Finding]:
 def in_run(run: Path) -> Iterator[Finding]:
     """Its parts in the order they are written. A run that has not come so far lacks the last of them."""
     begun = any((run / "checkpoints").glob("step-*"))
-    yield told(run / "recipe.yaml", read)
+    yield told(run / "recipe.yaml", check_recipe)
     for name in ("tokenizers", "data"):
         if begun or (run / name).exists():
             yield from in_sealed(run / name)
@@ -73,6 +73,11 @@ def told(path: Path, check: Callable[[Path], object], good: str = "whole") -> Fi
         message = str(error).removeprefix(f"{path}: ")
         return Finding(path, message if message.startswith("damaged: ") else f"damaged: {message}", False)
     return Finding(path, good)
+
+
+def check_recipe(path: Path) -> None:
+    open_plain(path).close()
+    read(path)
 
 
 def check_journal(path: Path) -> None:

@@ -37,7 +37,7 @@ def read_json(path: Path, limit: int) -> dict[str, Any]:
     """An object; DamagedError for anything else, for keys given twice, and for numbers that are not finite."""
     try:
         content = json.loads(
-            read_plain(path, limit), object_pairs_hook=each_once, parse_float=finite, parse_constant=finite
+            read_plain(path, limit).decode(), object_pairs_hook=each_once, parse_float=finite, parse_constant=finite
         )
         if not isinstance(content, dict) or is_deeper(content, DEEPEST):
             raise ValueError(f"not an object of at most {DEEPEST} levels")

@@ -126,7 +126,8 @@ def load_tokenizer(path: Path) -> Tokenizer:
     except DamagedError:
         raise
     except (ValueError, KeyError, TypeError, RuntimeError) as error:
-        raise DamagedError(f"{path / 'tokenizer.json'}: no tokenizer can be read from it: {str(error):.200}") from None
+        what = f"no key or kind {error}" if isinstance(error, KeyError) else str(error)
+        raise DamagedError(f"{path / 'tokenizer.json'}: no tokenizer can be read from it: {what:.200}") from None
     return tokenizer
 
 
