@@ -280,7 +280,9 @@ def manifest(directory: Path, chance: random.Random) -> None:
 
 def added(directory: Path, chance: random.Random) -> None:
     """Files that the manifest names and nothing needs."""
-    path = directory / chance.choice(["x", "source_tokenizer/x", "code.py", "deep/" * 20 + "x", "\udcff", "model.safetensors.bin"])
+    path = directory / chance.choice(
+        ["x", "source_tokenizer/x", "code.py", "deep/" * 20 + "x", "\udcff", "model.safetensors.bin"]
+    )
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(b"x" * chance.randrange(100))
 
@@ -392,7 +394,9 @@ def fuzz(cases: int, seed: int, tell: Callable[[str], None] = lambda text: None)
             if found.ending in ("traceback", "hang"):
                 tell(f"case {number}: {how}: {found.ending}: {found.message}")
             else:
-                tell(f"case {number}: {how}: {found.ending} {found.seconds:.2f} s {found.megabytes:.0f} MB: {found.message:.300}")
+                tell(
+                    f"case {number}: {how}: {found.ending} {found.seconds:.2f} s {found.megabytes:.0f} MB: {found.message:.300}"
+                )
     return {
         "benchmark": "fuzz_models",
         "cases": cases,
@@ -412,7 +416,9 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--tell", action="store_true", help="what became of each case, on stderr")
     arguments = parser.parse_args()
-    row = fuzz(arguments.cases, arguments.seed, (lambda text: print(text, file=sys.stderr)) if arguments.tell else lambda text: None)
+    row = fuzz(
+        arguments.cases, arguments.seed, (lambda text: print(text, file=sys.stderr)) if arguments.tell else lambda text: None
+    )
     print(json.dumps(row))
     if row["tracebacks"] or row["hangs"]:
         raise SystemExit(1)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from regard.data.plain import open_plain
+from regard.data.untrusted import open_plain
 from regard.data.sealed import MANIFEST, examine, read_manifest
 from regard.data.tokenizers import load_tokenizer
 from regard.errors import DamagedError, UserError
@@ -32,7 +32,9 @@ def findings(path: Path) -> Iterator[Finding]:
     elif any((path / name).exists() for name in RUN):
         yield from in_run(path)
     else:
-        raise UserError(f"{path}: neither a run nor a model directory (it has no {MANIFEST}, {', '.join(RUN[:-1])} or {RUN[-1]})")
+        raise UserError(
+            f"{path}: neither a run nor a model directory (it has no {MANIFEST}, {', '.join(RUN[:-1])} or {RUN[-1]})"
+        )
 
 
 def in_run(run: Path) -> Iterator[Finding]:
@@ -56,7 +58,10 @@ def in_sealed(directory: Path) -> Iterator[Finding]:
     yield manifest
     if not manifest.whole:
         return
-    found = [Finding(path, problem or "whole", not problem) for path, problem in examine(directory, read_manifest(directory)["files"])]
+    found = [
+        Finding(path, problem or "whole", not problem)
+        for path, problem in examine(directory, read_manifest(directory)["files"])
+    ]
     yield from found
     names = {one.path.relative_to(directory).as_posix() for one in found}
     if all(one.whole for one in found):

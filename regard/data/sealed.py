@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from regard.data.plain import read_plain
+from regard.data.untrusted import read_plain
 from regard.errors import DamagedError, UserError
 
 FORMAT = 1

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import sentencepiece
 
-from regard.data.plain import read_plain
+from regard.data.untrusted import read_plain
 from regard.data.tokenizer import END, LARGEST, PAD, SPECIALS, START, UNKNOWN, Tokenizer
 from regard.errors import DamagedError, UserError
 from regard.recipe import Tokenizer as Section

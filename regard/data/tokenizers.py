@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from regard.data.plain import read_json
+from regard.data.untrusted import read_json
 from regard.data.subwords import BytePairTokenizer, UnigramTokenizer
 from regard.data.tokenizer import END, FORMAT, LARGEST, PAD, SPECIALS, START, UNKNOWN, Tokenizer
 from regard.errors import DamagedError, UserError

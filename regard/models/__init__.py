@@ -10,7 +10,16 @@ from regard.models.interface import Model
 from regard.models.sequence_to_sequence import SequenceToSequence, SequenceToSequenceConfig
 from regard.recipe import choose, parse
 
-__all__ = ["MODELS", "DecoderAlone", "Model", "ModelConfig", "SequenceToSequence", "build", "configure", "refuse_two_vocabularies"]
+__all__ = [
+    "MODELS",
+    "DecoderAlone",
+    "Model",
+    "ModelConfig",
+    "SequenceToSequence",
+    "build",
+    "configure",
+    "refuse_two_vocabularies",
+]
 
 ModelConfig = SequenceToSequenceConfig | DecoderAloneConfig
 MODELS: dict[str, type[Model]] = {"sequence_to_sequence": SequenceToSequence, "decoder_alone": DecoderAlone}

@@ -12,7 +12,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file
 from torch import Tensor
 
-from regard.data.plain import open_plain, read_json
+from regard.data.untrusted import open_plain, read_json
 from regard.data.tokenizers import Tokenizer, load_tokenizer
 from regard.errors import DamagedError, UserError
 from regard.models import Model, ModelConfig, build, configure, refuse_two_vocabularies

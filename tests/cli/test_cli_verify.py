@@ -48,7 +48,7 @@ def fifo(path):
 DAMAGES = {
     "recipe.yaml": [(lambda path: path.write_text("seed: ["), "damaged: "), (os.unlink, "missing"), (fifo, "damaged: not a plain")],
     "journal.jsonl": [
-        (lambda path: path.open("ab").write(b"{]\n"), "damaged: line "), (os.unlink, "missing"), (fifo, "damaged: not a plain file"),
+        (lambda path: path.write_bytes(path.read_bytes() + b"{]\n"), "damaged: line "), (os.unlink, "missing"), (fifo, "damaged: not a plain file"),
     ],
     "tokenizers/source/tokenizer.json": [(flip, "damaged: its checksum"), (os.unlink, "missing"), (fifo, "not a plain file")],
     "data/manifest.json": [(flip, "damaged: its checksum"), (os.unlink, "missing"), (fifo, "damaged: not a plain file")],
