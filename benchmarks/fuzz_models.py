@@ -66,8 +66,9 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 NAMES = [name for table in (CELLS, SCORES, SCOPES, SELECTIONS, POSITIONS, NORMS, CONTEXTS) for name in table]
 ODD: list[Any] = [
-    None, True, False, "", "x", "⁇\u2028", "\ud800", "1", -1, 0, 1, 2, 3, 7, 1000, 10**6, 10**7, 2**31, 2**63, 10**30, -(10**30), 0.5,
-    1e-300, 1e38, 1e308, -0.5, [], {}, [[]], [None], [0], [10**9], ["x"] * 1000, {"kind": []}, {"kind": {}}, {"": {}}, {"x": 1},
+    None, True, False, "", "x", "⁇\u2028", "\ud800", "1", -1, 0, 1, 2, 3, 7, 1000, 10**6, 10**7, 2**31, 2**63, 10**30, 0.5,
+    -(10**30), 1e-300, 1e38, 1e308, -0.5, [], {}, [[]], [None], [0], [10**9], ["x"] * 1000, {"kind": []}, {"kind": {}},
+    {"": {}}, {"x": 1},
 ]  # fmt: skip
 
 
@@ -147,9 +148,9 @@ def spoil_json(path: Path, chance: random.Random) -> None:
         path.write_text(json.dumps(values, indent=1), encoding="utf-8")
     else:
         texts = [
-            text[: len(text) // 2], text.replace("{", '{"format": 1, "format": 1,', 1), text.replace("1", "NaN", 1), "\ufeff" + text,
-            text.replace("1", "1e999", 1), "[" * 100_000, text.replace("1", "1" * 5000, 1), "{}", "[]", "null", '"', text + text,
-            text.replace("8", "-Infinity", 1), " " * (1 << 21) + text,
+            text[: len(text) // 2], text.replace("{", '{"format": 1, "format": 1,', 1), text.replace("1", "NaN", 1),
+            "\ufeff" + text, text.replace("1", "1e999", 1), "[" * 100_000, text.replace("1", "1" * 5000, 1), "{}", "[]", "null",
+            '"', text + text, text.replace("8", "-Infinity", 1), " " * (1 << 21) + text,
         ]  # fmt: skip
         path.write_text(chance.choice(texts), encoding="utf-8")
 

@@ -118,6 +118,7 @@ def prepare(recipe: Recipe, directory: Path, say: Say) -> Prepared:
     if data.train is None:
         raise UserError("the recipe names no data: give --source and --target (or data.train.source=... and .target=...)")
     source, target = tokenizers(data, directory / "tokenizers", say, recipe.training.start_from)
+    refuse_two_vocabularies(configure(recipe.model), source, target)
     copying, links = copies_words(recipe), "guided" in recipe.training.penalties
     refuse_changed_files(stores.files_of(data.train, links), directory)
     bad = BadRows(data.on_bad_row, directory / "bad_rows.txt")
@@ -198,7 +199,6 @@ def split(data: Data, store: Store, seed: int) -> tuple[npt.NDArray[np.int64], l
 
 
 def fit(recipe: Recipe, directory: Path, prepared: Prepared, processes: Group, talk: bool, say: Say) -> int | None:
-    refuse_two_vocabularies(configure(recipe.model), prepared.source, prepared.target)
     gold = valid_gold(recipe.data, prepared.valid)
     keep_freed_memory()
     torch.manual_seed(recipe.training.seed)

@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from regard.data.untrusted import open_plain
 from regard.data.sealed import MANIFEST, examine, read_manifest
 from regard.data.tokenizers import load_tokenizer
+from regard.data.untrusted import open_plain
 from regard.errors import DamagedError, UserError
 from regard.models.directory import check_model
 from regard.models.stored import CONFIG, WEIGHTS

@@ -142,7 +142,7 @@ def read_manifest(directory: Path) -> dict[str, Any]:
     if not whole:
         raise DamagedError(f"{path}: damaged: its checksum is not the one it was written with")
     if content.get("format") != FORMAT:
-        raise DamagedError(f"{path}: format {str(content.get('format')):.40}; this version of regard reads format {FORMAT}")
+        raise DamagedError(f"{path}: format {content.get('format')!s:.40}; this version of regard reads format {FORMAT}")
     if not well_formed(content):
         raise DamagedError(f"{path}: not a manifest")
     return dict(content)

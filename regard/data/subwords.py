@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 
 import sentencepiece
 
-from regard.data.untrusted import read_plain
 from regard.data.tokenizer import END, LARGEST, PAD, SPECIALS, START, UNKNOWN, Tokenizer
+from regard.data.untrusted import read_plain
 from regard.errors import DamagedError, UserError
 from regard.recipe import Tokenizer as Section
 
@@ -55,7 +55,7 @@ class SentencePieceTokenizer(Tokenizer):
         try:
             tokenizer = cls(model, lowercase)
         except (RuntimeError, ValueError) as error:
-            raise DamagedError(f"{path}: not a model of SentencePiece: {str(error):.200}") from None
+            raise DamagedError(f"{path}: not a model of SentencePiece: {error!s:.200}") from None
         if tokenizer.specials() != (PAD, UNKNOWN, START, END):
             raise DamagedError(f"{path}: its special tokens are not the first four, as regard has them")
         return tokenizer

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from regard.data.untrusted import read_json
 from regard.data.subwords import BytePairTokenizer, UnigramTokenizer
 from regard.data.tokenizer import END, FORMAT, LARGEST, PAD, SPECIALS, START, UNKNOWN, Tokenizer
+from regard.data.untrusted import read_json
 from regard.errors import DamagedError, UserError
 from regard.recipe import Tokenizer as Section
 from regard.recipe import choose

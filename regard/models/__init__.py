@@ -41,6 +41,6 @@ def refuse_two_vocabularies(config: ModelConfig, source: Tokenizer, target: Toke
     """One table of words for both sides means that a token is the same word on both."""
     if config.shares_words and source.digest != target.digest:
         raise UserError(
-            "the model has one table of words for both sides (model.share_embeddings, or a decoder alone), and their tokenizers "
-            "differ: set data.tokenizer.shared=true"
+            "the model has one table of words for both sides (model.share_embeddings, or a decoder alone), and they have two "
+            "tokenizers: set data.tokenizer.shared=true"
         )

@@ -12,14 +12,14 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file
 from torch import Tensor
 
-from regard.data.untrusted import open_plain, read_json
 from regard.data.tokenizers import Tokenizer, load_tokenizer
+from regard.data.untrusted import open_plain, read_json
 from regard.errors import DamagedError, UserError
 from regard.models import Model, ModelConfig, build, configure, refuse_two_vocabularies
 from regard.models.budget import Budget
 from regard.recipe import Count, Decoding, Section, parse
 
-FORMAT = 1
+FORMAT: Literal[1] = 1
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 LARGEST = 1 << 20  # bytes of config.json
 TYPES = {torch.float32: "F32"}  # what weights are written in, as safetensors calls it
@@ -44,7 +44,7 @@ class Reading(Section):
 class StoredConfig(Section):
     """What config.json holds."""
 
-    format: Literal[1]
+    format: Literal[1] = FORMAT
     model_type: Literal["regard"] = "regard"
     architectures: tuple[str]
     model: dict[str, Any]

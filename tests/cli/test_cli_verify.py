@@ -45,16 +45,22 @@ def fifo(path):
     os.mkfifo(path)
 
 
+def shorten(path):
+    path.write_bytes(b"")
+
+
+def lengthen(path):
+    path.write_bytes((path.read_bytes() if path.exists() else b"") + b"{]\n")
+
+
 DAMAGES = {
-    "recipe.yaml": [(lambda path: path.write_text("seed: ["), "damaged: "), (os.unlink, "missing"), (fifo, "damaged: not a plain")],
-    "journal.jsonl": [
-        (lambda path: path.write_bytes(path.read_bytes() + b"{]\n"), "damaged: line "), (os.unlink, "missing"), (fifo, "damaged: not a plain file"),
-    ],
+    "recipe.yaml": [(lengthen, "damaged: "), (os.unlink, "missing"), (fifo, "damaged: not a plain file")],
+    "journal.jsonl": [(lengthen, "damaged: line "), (os.unlink, "missing"), (fifo, "damaged: not a plain file")],
     "tokenizers/source/tokenizer.json": [(flip, "damaged: its checksum"), (os.unlink, "missing"), (fifo, "not a plain file")],
     "data/manifest.json": [(flip, "damaged: its checksum"), (os.unlink, "missing"), (fifo, "damaged: not a plain file")],
-    "model/model.safetensors": [(flip, "damaged: its checksum"), (lambda path: path.write_bytes(b""), "damaged: 0 bytes")],
-    "model/more": [(lambda path: path.write_bytes(b"x"), "does not belong here")],
-}  # fmt: skip
+    "model/model.safetensors": [(flip, "damaged: its checksum"), (shorten, "damaged: 0 bytes")],
+    "model/more": [(lengthen, "does not belong here")],
+}
 CASES = [(name, *damage) for name, damages in DAMAGES.items() for damage in damages]
 
 
