@@ -17,8 +17,8 @@ from regard.models import Model, ModelConfig, build, configure
 from regard.models.device import choose_device
 from regard.recipe import Recipe, choose
 from regard.training.expected import refuse_hard_attention
+from regard.training.identity import flatten
 from regard.training.penalties import PENALTIES
-from regard.training.start import flatten
 
 FEWEST = 8  # words of a vocabulary that nobody has made yet
 BYTES = 16  # of a parameter in training: its value, its gradient and AdamW's two moments

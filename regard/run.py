@@ -28,7 +28,7 @@ from regard.evaluation.alignment import choose_reading, read_gold
 from regard.evaluation.candidates import proposer
 from regard.evaluation.evaluate import read_test, token_loss
 from regard.evaluation.metrics import METRICS
-from regard.models import build, configure
+from regard.models import build, configure, refuse_two_vocabularies
 from regard.models.directory import Bundle, save_model
 from regard.nn.memory import keep_freed_memory
 from regard.recipe import Corpus, Data, Pairs, Recipe, choose, read
@@ -120,6 +120,7 @@ def prepare(recipe: Recipe, directory: Path, say: Say) -> Prepared:
     if data.train is None:
         raise UserError("the recipe names no data: give --source and --target (or data.train.source=... and .target=...)")
     source, target = tokenizers(data, directory / "tokenizers", say, recipe.training.start_from)
+    refuse_two_vocabularies(configure(recipe.model), source, target)
     copying, links = copies_words(recipe), "guided" in recipe.training.penalties
     refuse_changed_files(stores.files_of(data.train, links), directory)
     bad = BadRows(data.on_bad_row, directory / "bad_rows.txt")

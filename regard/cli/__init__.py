@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from regard import __version__
-from regard.cli import align, corpora, evaluate, generate, lab, look, plan, recipes, train
+from regard.cli import align, corpora, evaluate, generate, lab, look, plan, recipes, train, verify
 from regard.errors import UserError
 from regard.memory import is_shortage, tell_shortage
 
@@ -20,7 +20,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 for verb in (
-    train.train, generate.generate, evaluate.evaluate, align.align, look.look, plan.plan, recipes.recipes, corpora.corpora,
+    train.train, generate.generate, evaluate.evaluate, align.align, look.look, plan.plan, verify.verify, recipes.recipes,
+    corpora.corpora,
 ):  # fmt: skip
     app.command()(verb)
 app.add_typer(lab.lab)

@@ -13,11 +13,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from regard.data.untrusted import read_plain
 from regard.errors import DamagedError, UserError, naming
 
 FORMAT = 1
 MANIFEST = "manifest.json"
 TEMPORARY = re.compile(r"\.tmp-(\d+)([-~])(.+)", re.DOTALL)  # `-`: being written; `~`: the one being replaced
+LARGEST = 1 << 26  # bytes of a manifest
+LONGEST_NAME = 4096  # characters; no system has longer paths
 writing: set[Path] = set()  # of this process: a stale folder may carry our process id, which the system gives out again
 
 
@@ -123,8 +126,13 @@ def flush(path: Path) -> None:
 
 
 def files_in(folder: Path) -> list[tuple[str, Path]]:
-    paths = sorted(path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir())
-    return [(path.relative_to(folder).as_posix(), path) for path in paths]
+    """All that is no folder; a link to a folder is a link."""
+    found, folders = list[Path](), [folder]
+    while folders:
+        inside = list(folders.pop().iterdir())
+        folders += [path for path in inside if path.is_dir() and not path.is_symlink()]
+        found += [path for path in inside if path.is_symlink() or not path.is_dir()]
+    return [(path.relative_to(folder).as_posix(), path) for path in sorted(found)]
 
 
 def file_digest(path: Path) -> str:
@@ -145,33 +153,36 @@ def canonical(content: dict[str, Any]) -> bytes:
 def verify(directory: Path) -> dict[str, Any]:
     """The facts of a sealed directory whose every byte is as it was written; DamagedError otherwise."""
     manifest = read_manifest(directory)
-    found = {name: path for name, path in files_in(directory) if name != MANIFEST}
-    for name in sorted(manifest["files"].keys() ^ found.keys()):
-        problem = "does not belong here" if name in found else "is missing"
-        raise DamagedError(f"{directory / name}: the file {problem}")
-    for name, expected in manifest["files"].items():
-        compare(found[name], expected)
+    for path, problem in examine(directory, manifest["files"]):
+        if problem is not None:
+            raise DamagedError(f"{path}: {problem}")
     facts: dict[str, Any] = manifest["facts"]
     return facts
 
 
-def compare(path: Path, expected: dict[str, Any]) -> None:
+def examine(directory: Path, files: dict[str, Any]) -> Iterator[tuple[Path, str | None]]:
+    """What is wrong with each file of a sealed directory; None if nothing is. `files` are those its manifest names."""
+    found = {name: path for name, path in files_in(directory) if name != MANIFEST}
+    for name in sorted(files.keys() ^ found.keys()):
+        yield directory / name, "does not belong here" if name in found else "missing"
+    for name in sorted(files.keys() & found.keys()):
+        yield found[name], compare(found[name], files[name])
+
+
+def compare(path: Path, expected: dict[str, Any]) -> str | None:
+    """How the file differs from what the manifest says of it."""
     if path.is_symlink() or not path.is_file():
-        raise DamagedError(f"{path}: not a plain file")
+        return "not a plain file"
     size = path.stat().st_size
     if size != expected["size"]:
-        raise DamagedError(f"{path}: damaged: {size} bytes instead of {expected['size']}")
-    if file_digest(path) != expected["sha256"]:
-        raise DamagedError(f"{path}: damaged: its checksum is not the one it was written with")
+        return f"damaged: {size} bytes instead of {expected['size']}"
+    return None if file_digest(path) == expected["sha256"] else "damaged: its checksum is not the one it was written with"
 
 
 def read_manifest(directory: Path) -> dict[str, Any]:
     """The manifest, if it is byte for byte what `manifest_bytes` makes of its own content."""
     path = directory / MANIFEST
-    try:
-        raw = path.read_bytes()
-    except OSError as error:
-        raise DamagedError(f"{path}: cannot be read: {os.strerror(error.errno or 0)}") from None
+    raw = read_plain(path, LARGEST)
     try:
         content = json.loads(raw)
         whole = manifest_bytes({key: value for key, value in content.items() if key != "seal"}) == raw
@@ -180,7 +191,7 @@ def read_manifest(directory: Path) -> dict[str, Any]:
     if not whole:
         raise DamagedError(f"{path}: damaged: its checksum is not the one it was written with")
     if content.get("format") != FORMAT:
-        raise DamagedError(f"{path}: format {content.get('format')!r}; this version of regard reads format {FORMAT}")
+        raise DamagedError(f"{path}: format {content.get('format')!s:.40}; this version of regard reads format {FORMAT}")
     if not well_formed(content):
         raise DamagedError(f"{path}: not a manifest")
     return dict(content)
@@ -190,7 +201,15 @@ def well_formed(content: dict[str, Any]) -> bool:
     files, facts = content.get("files"), content.get("facts")
     if not isinstance(files, dict) or not isinstance(facts, dict):
         return False
-    return all(isinstance(entry, dict) and entry.keys() == {"size", "sha256"} for entry in files.values())
+    return all(len(name) <= LONGEST_NAME and is_entry(entry) for name, entry in files.items())
+
+
+def is_entry(entry: object) -> bool:
+    """Whether it says how many bytes a file has, and their checksum."""
+    if not isinstance(entry, dict) or entry.keys() != {"size", "sha256"}:
+        return False
+    size, digest = entry["size"], entry["sha256"]
+    return isinstance(size, int) and 0 <= size < 1 << 63 and isinstance(digest, str) and len(digest) == 64
 
 
 def sweep(parent: Path) -> None:

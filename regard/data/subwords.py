@@ -10,8 +10,9 @@ from typing import Any, TypeVar
 
 import sentencepiece
 
-from regard.data.tokenizer import END, PAD, SPECIALS, START, UNKNOWN, Tokenizer
-from regard.errors import UserError
+from regard.data.tokenizer import END, LARGEST, PAD, SPECIALS, START, UNKNOWN, Tokenizer
+from regard.data.untrusted import read_plain
+from regard.errors import DamagedError, UserError
 from regard.recipe import Tokenizer as Section
 
 SAMPLE = 1_000_000  # lines a model is trained on at most
@@ -47,10 +48,20 @@ class SentencePieceTokenizer(Tokenizer):
 
     @classmethod
     def restore(cls, facts: dict[str, Any], directory: Path) -> "SentencePieceTokenizer":
-        model = (directory / "pieces.model").read_bytes()
-        if hashlib.sha256(model).hexdigest() != facts["model"]:
-            raise ValueError("pieces.model is not the one it was written with")
-        return cls(model, bool(facts["lowercase"]))
+        digest, lowercase, path = facts["model"], bool(facts["lowercase"]), directory / "pieces.model"
+        model = read_plain(path, LARGEST)
+        if hashlib.sha256(model).hexdigest() != digest:
+            raise DamagedError(f"{path}: not the one that tokenizer.json was written with")
+        try:
+            tokenizer = cls(model, lowercase)
+        except (RuntimeError, ValueError) as error:
+            raise DamagedError(f"{path}: not a model of SentencePiece: {error!s:.200}") from None
+        if tokenizer.specials() != (PAD, UNKNOWN, START, END):
+            raise DamagedError(f"{path}: its special tokens are not the first four, as regard has them")
+        return tokenizer
+
+    def specials(self) -> tuple[int, int, int, int]:
+        return self.processor.pad_id(), self.processor.unk_id(), self.processor.bos_id(), self.processor.eos_id()
 
     def facts(self) -> dict[str, Any]:
         return {"model": hashlib.sha256(self.proto).hexdigest()}

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from regard.recipe import Tokenizer as Section
 
 FORMAT = 1
+LARGEST = 1 << 28  # bytes of a file that a tokenizer is read from
 PAD, UNKNOWN, START, END = range(4)
 SPECIALS = ("<pad>", "<unk>", "<s>", "</s>")
 Ids = Sequence[int] | npt.NDArray[Any]

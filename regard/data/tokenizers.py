@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from regard.data.subwords import BytePairTokenizer, UnigramTokenizer
-from regard.data.tokenizer import END, FORMAT, PAD, SPECIALS, START, UNKNOWN, Tokenizer
+from regard.data.tokenizer import END, FORMAT, LARGEST, PAD, SPECIALS, START, UNKNOWN, Tokenizer
+from regard.data.untrusted import read_json
 from regard.errors import DamagedError, UserError
-from regard.plain import unique
 from regard.recipe import Tokenizer as Section
 from regard.recipe import choose
 
@@ -50,8 +50,10 @@ class SymbolTokenizer(Tokenizer):
     @classmethod
     def restore(cls, facts: dict[str, Any], directory: Path) -> "SymbolTokenizer":
         symbols = facts["symbols"]
-        if not isinstance(symbols, list) or not all(isinstance(symbol, str) for symbol in symbols):
-            raise TypeError("symbols must be a list of texts")
+        if not isinstance(symbols, list) or not all(isinstance(one, str) and list(cls.split(one)) == [one] for one in symbols):
+            raise TypeError("its symbols are not such as a text is cut into")
+        if len(set(symbols)) < len(symbols):
+            raise ValueError("it has a symbol twice")
         return cls(symbols, bool(facts["lowercase"]))
 
     def facts(self) -> dict[str, Any]:
@@ -113,13 +115,20 @@ def train_tokenizer(section: Section, lines: Iterable[str]) -> Tokenizer:
 
 
 def load_tokenizer(path: Path) -> Tokenizer:
+    """The tokenizer that was saved there; DamagedError for what is not, to the last key, what one would save."""
+    facts = read_json(path / "tokenizer.json", LARGEST)
     try:
-        facts = json.loads((path / "tokenizer.json").read_bytes(), object_pairs_hook=unique)
         if facts["format"] != FORMAT:
-            raise ValueError(f"format {facts['format']!r} is not {FORMAT}")
-        return TOKENIZERS[facts["kind"]].restore(facts, path)
-    except (OSError, ValueError, KeyError, TypeError, RuntimeError, RecursionError) as error:
-        raise DamagedError(f"{path / 'tokenizer.json'}: no tokenizer can be read from it: {error}") from None
+            raise ValueError(f"format {facts['format']!r:.40} is not {FORMAT}")
+        tokenizer = TOKENIZERS[facts["kind"]].restore(facts, path)
+        if json.loads(tokenizer.description) != facts:
+            raise ValueError("it says more or other things than a tokenizer of its kind")
+    except DamagedError:
+        raise
+    except (ValueError, KeyError, TypeError, RuntimeError) as error:
+        what = f"no key or kind {error}" if isinstance(error, KeyError) else str(error)
+        raise DamagedError(f"{path / 'tokenizer.json'}: no tokenizer can be read from it: {what:.200}") from None
+    return tokenizer
 
 
 TOKENIZERS: dict[str, type[Tokenizer]] = {

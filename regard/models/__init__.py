@@ -3,12 +3,23 @@
 from collections.abc import Mapping
 from typing import Any
 
+from regard.data.tokenizers import Tokenizer
+from regard.errors import UserError
 from regard.models.decoder_alone import DecoderAlone, DecoderAloneConfig
 from regard.models.interface import Model
 from regard.models.sequence_to_sequence import SequenceToSequence, SequenceToSequenceConfig
 from regard.recipe import choose, parse
 
-__all__ = ["MODELS", "DecoderAlone", "Model", "ModelConfig", "SequenceToSequence", "build", "configure"]
+__all__ = [
+    "MODELS",
+    "DecoderAlone",
+    "Model",
+    "ModelConfig",
+    "SequenceToSequence",
+    "build",
+    "configure",
+    "refuse_two_vocabularies",
+]
 
 ModelConfig = SequenceToSequenceConfig | DecoderAloneConfig
 MODELS: dict[str, type[Model]] = {"sequence_to_sequence": SequenceToSequence, "decoder_alone": DecoderAlone}
@@ -24,3 +35,12 @@ def configure(values: Mapping[str, Any]) -> ModelConfig:
 
 def build(config: ModelConfig, source_vocabulary: int, target_vocabulary: int) -> Model:
     return MODELS[config.kind](config, source_vocabulary, target_vocabulary)
+
+
+def refuse_two_vocabularies(config: ModelConfig, source: Tokenizer, target: Tokenizer) -> None:
+    """One table of words for both sides means that a token is the same word on both."""
+    if config.shares_words and source.digest != target.digest:
+        raise UserError(
+            "the model has one table of words for both sides (model.share_embeddings, or a decoder alone), and they have two "
+            "tokenizers: set data.tokenizer.shared=true"
+        )

@@ -21,6 +21,7 @@ class DecoderAloneConfig(StackConfig):
     tied: bool = True  # the output layer is the embedding, transposed
     output_bias: bool = False  # a number a word, which the paper has not
     copies_words: ClassVar[bool] = False
+    shares_words: ClassVar[bool] = True
 
 
 class AloneState(NamedTuple):

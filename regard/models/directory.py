@@ -4,26 +4,19 @@ import json
 import shutil
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import NamedTuple
 
-from safetensors.torch import load_file, save
+from safetensors.torch import save
 from torch import Tensor
 
 from regard.data.sealed import MANIFEST, sealed, sweep, verify
-from regard.data.tokenizers import Tokenizer, load_tokenizer
-from regard.errors import DamagedError, UserError
-from regard.models import Model, build, configure
-from regard.plain import unique
-from regard.recipe import Count, Decoding, Recipe, Section, parse, to_yaml
-
-FORMAT = 1
-
-
-class Reading(Section):
-    """Which of a model's attention weights are read as its alignment."""
-
-    head: Count | None = None  # counted over all layers; None: the mean of all
-    shift: Literal[0, 1] = 0  # 1: where the step after a word's own looked, whose query has read the word (Chen et al. 2020)
+from regard.data.tokenizers import Tokenizer
+from regard.errors import UserError
+from regard.models import Model
+from regard.models.stored import CONFIG, FORMAT, WEIGHTS, StoredConfig, build_stored, finite_weights, read_stored
+from regard.models.stored import Reading as Reading
+from regard.models.stored import read_config as read_config
+from regard.recipe import Decoding, Recipe, to_yaml
 
 
 class Bundle(NamedTuple):
@@ -45,34 +38,33 @@ def save_model(
     card: str,
     reading: Reading | None = None,
 ) -> None:
-    config = {
-        "format": FORMAT,
-        "model_type": "regard",
-        "architectures": [recipe.model["kind"]],
-        "model": recipe.model,
-        "decoding": recipe.decoding.model_dump(mode="json"),
-        "reading": (reading or Reading()).model_dump(mode="json"),
-        "source_vocabulary": len(source),
-        "target_vocabulary": len(target),
-    }
+    config = StoredConfig(
+        format=FORMAT,
+        architectures=(recipe.model["kind"],),
+        model=recipe.model,
+        decoding=recipe.decoding,
+        reading=reading or Reading(),
+        source_vocabulary=len(source),
+        target_vocabulary=len(target),
+    )
     with sealed(directory, {"kind": "model"}) as inside:
         write_config(inside, config)
-        (inside / "model.safetensors").write_bytes(save(weights))  # save_file would let no one else read it
+        (inside / WEIGHTS).write_bytes(save(weights))  # save_file would let no one else read it
         source.save(inside / "source_tokenizer")
         target.save(inside / "target_tokenizer")
         (inside / "recipe.yaml").write_text(to_yaml(recipe), encoding="utf-8")
         (inside / "README.md").write_text(card, encoding="utf-8")
 
 
-def write_config(directory: Path, config: dict[str, Any]) -> None:
-    (directory / "config.json").write_text(json.dumps(config, indent=1) + "\n", encoding="utf-8")
+def write_config(directory: Path, config: StoredConfig) -> None:
+    (directory / CONFIG).write_text(json.dumps(config.model_dump(mode="json"), indent=1) + "\n", encoding="utf-8")
 
 
 def store_reading(path: Path, reading: Reading) -> None:
     """The model as it is, but for how its alignments are read: a new directory in the place of the old one."""
     directory = find_model(path)
     facts = verify(directory)
-    config = read_config(directory / "config.json") | {"reading": reading.model_dump(mode="json")}
+    config = read_config(directory / CONFIG).model_copy(update={"reading": reading})
     with sealed(directory, facts) as inside:
         shutil.copytree(directory, inside, dirs_exist_ok=True, ignore=shutil.ignore_patterns(MANIFEST))
         write_config(inside, config)
@@ -82,7 +74,7 @@ def find_model(path: Path) -> Path:
     """A model directory, or the one inside a run."""
     for _ in range(2):
         for candidate in (path, path / "model"):
-            if (candidate / "config.json").is_file():
+            if (candidate / CONFIG).is_file():
                 return candidate
         put_back(path)
     if (path / "checkpoints").is_dir():
@@ -98,25 +90,16 @@ def put_back(path: Path) -> None:
 
 
 def load_model(path: Path) -> Bundle:
-    """Verify every byte, then build. Nothing in the directory is executed."""
+    """Verify every byte, compare the parts, then build. Nothing in the directory is executed."""
     directory = find_model(path)
     verify(directory)
-    config = read_config(directory / "config.json")
-    sides = load_tokenizer(directory / "source_tokenizer"), load_tokenizer(directory / "target_tokenizer")
-    model = build(configure(config["model"]), config["source_vocabulary"], config["target_vocabulary"])
-    try:
-        model.load_state_dict(load_file(directory / "model.safetensors"))
-    except RuntimeError as error:
-        raise DamagedError(f"{directory / 'model.safetensors'}: does not fit config.json: {error}") from None
-    decoding, reading = parse(Decoding, config["decoding"], "decoding"), parse(Reading, config.get("reading", {}), "reading")
-    return Bundle(model.eval(), *sides, decoding, reading)
+    stored = read_stored(directory)
+    model = build_stored(stored, directory)
+    model.load_state_dict(finite_weights(directory / WEIGHTS))
+    return Bundle(model.eval(), stored.source, stored.target, stored.config.decoding, stored.config.reading)
 
 
-def read_config(path: Path) -> dict[str, Any]:
-    try:
-        config = json.loads(path.read_bytes(), object_pairs_hook=unique)
-    except (OSError, ValueError) as error:
-        raise DamagedError(f"{path}: not readable JSON: {error}") from None
-    if not isinstance(config, dict) or config.get("format") != FORMAT:
-        raise DamagedError(f"{path}: not a model of this version (format {FORMAT})")
-    return config
+def check_model(directory: Path) -> None:
+    """All that `load_model` checks of a directory whose checksums hold; memory for its weights alone."""
+    build_stored(read_stored(directory), directory, "meta")
+    finite_weights(directory / WEIGHTS)

@@ -36,6 +36,10 @@ class SequenceToSequenceConfig(Section):
     def copies_words(self) -> bool:
         return getattr(self.decoder, "copy_words", None) is not None
 
+    @property
+    def shares_words(self) -> bool:
+        return self.share_embeddings
+
 
 def in_words(states: list[str] | None) -> str:
     """Like layers are counted."""

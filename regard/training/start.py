@@ -31,7 +31,7 @@ def start_weights(model: nn.Module, path: Path, wanted: Mapping[str, Any]) -> No
     """The weights of a trained model of the same shape; only how much is dropped may differ."""
     directory = find_model(path)
     verify(directory)
-    theirs = configure(read_config(directory / "config.json")["model"]).model_dump(mode="json")
+    theirs = configure(read_config(directory / "config.json").model).model_dump(mode="json")
     for key, before, after in differences(theirs, wanted):
         if not key.endswith("dropout"):
             raise UserError(

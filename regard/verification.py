@@ -1,0 +1,109 @@
+"""What of a run or a model is whole, file by file: nothing is changed, and nothing stops at the first damage."""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from regard.data.sealed import MANIFEST, examine, read_manifest
+from regard.data.tokenizers import load_tokenizer
+from regard.data.untrusted import open_plain
+from regard.errors import DamagedError, UserError
+from regard.models.directory import check_model
+from regard.models.stored import CONFIG, WEIGHTS
+from regard.recipe import read
+
+RUN = ("recipe.yaml", "checkpoints", "journal.jsonl")  # what tells a run, one of them at least
+STEPS = ("checkpoints", "best")  # its folders of sealed directories, one a step
+
+
+class Finding(NamedTuple):
+    """What was found of one file, or of a directory as a whole."""
+
+    path: Path
+    state: str = "whole"
+    whole: bool = True
+
+
+def findings(path: Path) -> Iterator[Finding]:
+    """Of a run, a model directory or any other sealed directory."""
+    if any((path / name).exists() for name in (MANIFEST, CONFIG, WEIGHTS)):
+        yield from in_sealed(path)
+    elif any((path / name).exists() for name in RUN):
+        yield from in_run(path)
+    else:
+        raise UserError(
+            f"{path}: neither a run nor a model directory (it has no {MANIFEST}, {', '.join(RUN[:-1])} or {RUN[-1]})"
+        )
+
+
+def in_run(run: Path) -> Iterator[Finding]:
+    """Its parts in the order they are written. A run that has not come so far lacks the last of them."""
+    begun = any((run / "checkpoints").glob("step-*"))
+    yield told(run / "recipe.yaml", check_recipe)
+    for name in ("tokenizers", "data"):
+        if begun or (run / name).exists():
+            yield from in_sealed(run / name)
+    if begun or (run / "journal.jsonl").exists():
+        yield told(run / "journal.jsonl", check_journal)
+    for step in sorted(step for name in STEPS for step in (run / name).glob("step-*")):
+        yield from in_sealed(step)
+    if (run / "model").exists():
+        yield from in_sealed(run / "model")
+
+
+def in_sealed(directory: Path) -> Iterator[Finding]:
+    """Each file, and what the directory is good for if all of them are whole."""
+    manifest = told(directory / MANIFEST, lambda path: read_manifest(path.parent))
+    yield manifest
+    if not manifest.whole:
+        return
+    found = [
+        Finding(path, problem or "whole", not problem)
+        for path, problem in examine(directory, read_manifest(directory)["files"])
+    ]
+    yield from found
+    names = {one.path.relative_to(directory).as_posix() for one in found}
+    if all(one.whole for one in found):
+        yield from (told(directory, check, good) for name, check, good in CHECKS if name in names)
+
+
+def told(path: Path, check: Callable[[Path], object], good: str = "whole") -> Finding:
+    """What a check says, without the path before it."""
+    if not path.exists() and not path.is_symlink():
+        return Finding(path, "missing", False)
+    try:
+        check(path)
+    except UserError as error:
+        message = str(error).removeprefix(f"{path}: ")
+        return Finding(path, message if message.startswith("damaged: ") else f"damaged: {message}", False)
+    return Finding(path, good)
+
+
+def check_recipe(path: Path) -> None:
+    open_plain(path).close()
+    read(path)
+
+
+def check_journal(path: Path) -> None:
+    """Each line is a JSON object."""
+    with open_plain(path) as file:
+        for number, line in enumerate(file, start=1):
+            try:
+                good = isinstance(json.loads(line), dict)
+            except (ValueError, RecursionError):
+                good = False
+            if not good:
+                raise DamagedError(f"{path}: damaged: line {number} is no JSON object")
+
+
+def check_tokenizers(directory: Path) -> None:
+    for side in ("source", "target"):
+        load_tokenizer(directory / side)
+
+
+# By a file that tells it: what a sealed directory is for, how that is checked, what is said if all is well
+CHECKS: tuple[tuple[str, Callable[[Path], object], str], ...] = (
+    (CONFIG, check_model, "can be loaded"),
+    ("source/tokenizer.json", check_tokenizers, "can be loaded"),
+)
