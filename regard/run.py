@@ -7,8 +7,6 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-import numpy.typing as npt
 import torch
 from torch import nn
 
@@ -25,7 +23,7 @@ from regard.decoding.trained import Pair, Trained
 from regard.errors import UserError
 from regard.evaluation.alignment import choose_reading, read_gold
 from regard.evaluation.candidates import proposer
-from regard.evaluation.evaluate import read_test, token_loss
+from regard.evaluation.evaluate import token_loss
 from regard.evaluation.metrics import METRICS
 from regard.models import build, configure
 from regard.models.directory import Bundle, save_model
@@ -35,6 +33,7 @@ from regard.training.checkpoint import mean_weights
 from regard.training.display import Display
 from regard.training.distributed import Group, group
 from regard.training.loop import HIGHER_IS_BETTER, Trainer, make_deterministic
+from regard.training.rows import limits_of, split
 from regard.training.start import differences, start_weights, tokenizers_of
 from regard.training.start import flatten as flatten
 
@@ -127,7 +126,8 @@ def prepare(recipe: Recipe, directory: Path, say: Say) -> Prepared:
     tell_bad_rows(store, directory, say)
     if not len(store):
         raise UserError(f"{' and '.join(map(str, data.train.files))}: no row can be used; see {directory / 'bad_rows.txt'}")
-    rows, valid = split(data, store, recipe.training.seed)
+    limits = limits_of(recipe, source, target)
+    rows, valid = split(data, store, limits, (source, target), directory, recipe.training.seed, say)
     plan = BatchPlan(store.source_lengths, store.target_lengths, data.batch_tokens, recipe.training.seed, rows)
     say(f"{len(rows):,} training pairs, {len(valid):,} for validation; vocabularies of {len(source):,} and {len(target):,}")
     return Prepared(store, plan, source, target, valid)
@@ -183,18 +183,6 @@ def tell_bad_rows(store: Store, directory: Path, say: Say) -> None:
         say(f"{rows_in:,} rows = {used:,} used + {reported:,} reported in {directory / 'bad_rows.txt'}")
     if unguided := store.facts.get("rows_unguided"):
         say(f"{unguided:,} rows lost their links: the tokenizer sees other words in them than the blanks part")
-
-
-def split(data: Data, store: Store, seed: int) -> tuple[npt.NDArray[np.int64], list[Pair]]:
-    """Rows to train on, and pairs to validate on: from files, or held out of the training rows."""
-    if data.valid is not None:
-        return np.arange(len(store)), read_test(data.valid)
-    if len(store) < 2:
-        raise UserError("one training row leaves none to validate on; give data.valid.source and data.valid.target")
-    aside = stores.held_out(len(store), data.held_out, seed)
-    assert data.train is not None
-    pairs = stores.texts_of(store, data.train, np.flatnonzero(aside).tolist())
-    return np.flatnonzero(~aside), pairs
 
 
 def fit(recipe: Recipe, directory: Path, prepared: Prepared, processes: Group, talk: bool, say: Say) -> int | None:

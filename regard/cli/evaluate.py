@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from regard.cli import failures
+
 if TYPE_CHECKING:
     from regard.evaluation.metrics import Score
 
@@ -38,9 +40,13 @@ def evaluate(
         raise UserError("--alignment goes with --source and --target; the recipe's test sets name their own")
     sets = {"test": parse(Pairs, files)} if files else test_sets(run)
     trained = load(run, device)
-    results: dict[str, Any] = {}
+    results, failed = dict[str, Any](), False
     for name, one in sets.items():
         rows = read_test(one)
+        problems = trained.too_long([source for source, _ in rows], [target for _, target in rows])
+        named = {row: f"{problem} ({name})" for row, problem in problems.items()}
+        failures.name_each(named, "an output that it lacks counts as empty; perplexity is that of other pairs")
+        failed = failed or bool(problems)
         scores, outputs = measure(trained, rows, read_links(one.alignment) if one.alignment else None, beam)
         groups = by_length(rows, outputs) if lengths else []
         results[name] = {"pairs": len(rows), **{score.name: score.value for score in scores}}
@@ -53,6 +59,7 @@ def evaluate(
             show(name, len(rows), scores, groups)
     if as_json:
         typer.echo(json.dumps(results, indent=1))
+    failures.leave(failed)
 
 
 def show(name: str, rows: int, scores: list["Score"], groups: list[tuple[str, int, "Score"]]) -> None:

@@ -39,19 +39,31 @@ def read_lines(path: Path) -> Iterator[Lines]:
 
 def whole_lines(path: Path) -> Iterator[bytes]:
     """Blocks of bytes that end where lines end, without their last line feed."""
-    rest = b""
+    rest, line = b"", 1
     for number, block in enumerate(read_blocks(path)):
         block = block.removeprefix(BYTE_ORDER_MARK) if number == 0 else block
         head, feed, tail = block.rpartition(b"\n")
         if feed:
             yield rest + head
+            line += block.count(b"\n")
             rest = tail
         else:
             rest += tail
         if len(rest) > LONGEST:
-            raise DataError(f"{path}: a line is longer than {LONGEST >> 20} MB; is this a text file?")
+            refuse_lone_returns(path, line, rest)
+            raise DataError(f"{path}:{line}: a line is longer than {LONGEST >> 20} MB; is this a text file?")
     if rest:
+        refuse_lone_returns(path, line, rest)
         yield rest
+
+
+def refuse_lone_returns(path: Path, line: int, rest: bytes) -> None:
+    """A file with no line feed at all but with carriage returns between its lines, as old Macs wrote them."""
+    if line == 1 and b"\r" in rest[:-1]:
+        raise DataError(
+            f"{path}: the file has carriage returns instead of line feeds, so it is all one line; "
+            f"convert it with tr '\\r' '\\n' < {path.name} > NEW"
+        )
 
 
 def read_blocks(path: Path) -> Iterator[bytes]:

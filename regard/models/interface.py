@@ -8,6 +8,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from regard.data.tokenizers import PAD
+from regard.models.limits import Limit, Limits
 from regard.nn.attention.choice import Choice
 from regard.nn.copying import Copying
 from regard.nn.pooling import mean_over
@@ -64,6 +65,15 @@ class Encoder(nn.Module):
     memory_size: int
     summary_size: int
 
+    @property
+    def limit(self) -> Limit | None:
+        """Source tokens that it has places for, the end mark included; None: any number."""
+        return None
+
+    def tokens_for(self, states: int) -> int:
+        """The longest source whose memory has at most so many states."""
+        return states
+
     def forward(self, tokens: Int[Tensor, "batch source"], lengths: Int[Tensor, "batch"]) -> Memory:
         raise NotImplementedError
 
@@ -81,6 +91,16 @@ class Decoder(nn.Module):
     has_attention: bool = True  # whether steps tell where they looked
     copies_words: bool = False  # whether memory must say what can be copied
     usual_reward: Tensor | None  # of each word: log p where hard attention wrote it, as training has seen it lately
+
+    @property
+    def limit(self) -> Limit | None:
+        """Target tokens that it has places for, the start mark included; None: any number."""
+        return None
+
+    @property
+    def memory_limit(self) -> Limit | None:
+        """States of a memory that it has places for."""
+        return None
 
     def prepare(self, memory: Memory) -> Memory:
         """Add what is computed once a sentence."""
@@ -124,6 +144,11 @@ class Model(nn.Module):
 
     Config: ClassVar[Any]  # how a recipe describes it
     decoder: Decoder
+
+    @property
+    def limits(self) -> Limits:
+        """Tokens that it has places for."""
+        return Limits()
 
     def encode(
         self, source: Int[Tensor, "batch source"], lengths: Int[Tensor, "batch"], copies: Copies | None = None
