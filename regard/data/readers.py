@@ -13,24 +13,7 @@ from regard.errors import DataError
 from regard.recipe import Pairs
 
 Columns = tuple[int | str, int | str]
-HEADER = frozenset(
-    [
-        "source",
-        "target",
-        "src",
-        "tgt",
-        "trg",
-        "input",
-        "output",
-        "text",
-        "texts",
-        "sentence",
-        "translation",
-        "reference",
-        "question",
-        "answer",
-    ]
-)
+HEADER = {"source", "target", "src", "tgt", "trg", "input", "output", "text", "sentence", "translation", "question", "answer"}
 # Whatever is neither white space nor a format character (Unicode category Cf), which has no width.
 SEEN = re.compile(
     "[^\\s\u00ad\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u206f\ufeff"
@@ -130,13 +113,8 @@ def chain_block(first: Lines, rest: Iterator[Lines]) -> Iterator[Lines]:
 
 def taken_as_data(pairs: Pairs) -> str | None:
     """What to say of a TSV whose first row looks like a header, though columns are given by number."""
-    columns = pairs.source_column, pairs.target_column
-    if (
-        pairs.pairs is None
-        or not isinstance(columns[0], int)
-        or not isinstance(columns[1], int)
-        or kind_of(pairs.pairs) != ".tsv"
-    ):
+    columns = [column for column in (pairs.source_column, pairs.target_column) if isinstance(column, int)]
+    if pairs.pairs is None or len(columns) < 2 or kind_of(pairs.pairs) != ".tsv":
         return None
     first = next(read_lines(pairs.pairs), None)
     row = first.texts[0].split("\t") if first is not None else []

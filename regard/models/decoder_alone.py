@@ -94,7 +94,7 @@ class AloneDecoder(WordDecoder):
         limit = stack_limit(self.stack)
         if limit is None or tokens.shape[1] <= limit.places:
             return tokens, present, places
-        graph = torch.cuda.is_current_stream_capturing()  # which must not wait; training rows are checked before the first step
+        graph = tokens.is_cuda and torch.cuda.is_current_stream_capturing()  # then nothing may wait, and rows have been checked
         if not graph and int(present.sum(dim=1).max()) > limit.places:
             return tokens, present, places  # the stack refuses a row that is itself too long
         return tokens[:, : limit.places], present[:, : limit.places], places.clamp(max=limit.places - 1)

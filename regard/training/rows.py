@@ -55,7 +55,7 @@ def fitting(data: Data, store: Store, limits: Limits, directory: Path, say: Say)
     """Which rows of the store the model can read."""
     assert data.train is not None
     lengths = [side.astype(np.int64) for side in (store.source_lengths, store.target_lengths)]
-    fit = np.full(len(store), True) & limits.allow(*lengths)
+    fit: npt.NDArray[np.bool_] = np.full(len(store), True) & limits.allow(*lengths)
     bad = BadRows(data.on_bad_row, directory / "long_rows.txt", LOWER)
     long = np.flatnonzero(~fit)
     bad.add(faults(data.train, limits, [int(store.lines[row]) for row in long], *(side[long].tolist() for side in lengths)))
