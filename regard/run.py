@@ -17,10 +17,11 @@ from regard.data.batching import BatchPlan
 from regard.data.links import Links
 from regard.data.readers import BadRows, read_pairs
 from regard.data.sealed import MANIFEST, lock, read_manifest, sealed, sweep, verify
+from regard.data.spool import keep, renamed
 from regard.data.store import Store
 from regard.data.tokenizers import Tokenizer, load_tokenizer, train_tokenizer
 from regard.decoding.trained import Pair, Trained
-from regard.errors import UserError
+from regard.errors import DamagedError, UserError
 from regard.evaluation.alignment import choose_reading, read_gold
 from regard.evaluation.candidates import proposer
 from regard.evaluation.evaluate import token_loss
@@ -50,14 +51,22 @@ class Prepared(NamedTuple):
     valid: list[Pair]
 
 
-def train(recipe: Recipe, directory: Path, resume: bool = False, talk: bool = True) -> int | None:
-    """Train to the end and leave a model in `directory/model`. Returns the signal that stopped it early, if one did."""
+def train(recipe: Recipe, directory: Path, resume: bool = False, talk: bool = True, spooled: Path | None = None) -> int | None:
+    """Train to the end and leave a model in `directory/model`. Returns the signal that stopped it early, if one did.
+
+    `spooled` holds those of the recipe's files that came through pipes: the run takes them over.
+    """
+    if spooled is not None:
+        recipe = recipe.model_copy(update={"data": renamed(recipe.data, spooled, directory.absolute() / "spooled")})
     recipe = recipe.model_copy(update={"model": configure(recipe.model).model_dump(mode="json")})
     if recipe.training.deterministic:
         make_deterministic()
     with group(recipe.training.device) as processes, lock(directory) if processes.first else nullcontext():
         say = Display(0, 0, None, talk and processes.first).say
         recipe = processes.share(begin(recipe, directory, resume) if processes.first else None)
+        if spooled is not None:
+            keep(spooled, directory / "spooled", begun=any((directory / "checkpoints").glob("step-*")))
+            say(f"what came through pipes is kept in {directory / 'spooled'}")
         prepared: Prepared = in_turn(processes, lambda: prepare(recipe, directory, say))
         return fit(recipe, directory, prepared, processes, talk, say)
 
@@ -118,7 +127,7 @@ def prepare(recipe: Recipe, directory: Path, say: Say) -> Prepared:
         raise UserError("the recipe names no data: give --source and --target (or data.train.source=... and .target=...)")
     source, target = tokenizers(data, directory / "tokenizers", say, recipe.training.start_from)
     copying, links = copies_words(recipe), "guided" in recipe.training.penalties
-    refuse_changed_files(stores.files_of(data.train, links), directory)
+    refuse_changed_files(stores.files_of(data.train, links), directory, say)
     bad = BadRows(data.on_bad_row, directory / "bad_rows.txt")
     store = stores.prepare(
         directory / "data", data.train, source, target, max_length=data.max_length, bad_rows=bad, copying=copying, links=links
@@ -138,11 +147,15 @@ def copies_words(recipe: Recipe) -> bool:
     return configure(recipe.model).copies_words
 
 
-def refuse_changed_files(files: Sequence[Path], directory: Path) -> None:
-    """A run that has begun goes on with the text it began with."""
+def refuse_changed_files(files: Sequence[Path], directory: Path, say: Say) -> None:
+    """A run that has begun goes on with the text it began with. A damaged record of it is made again with the store."""
     if not (directory / "data" / MANIFEST).exists() or not any((directory / "checkpoints").glob("step-*")):
         return
-    recorded = read_manifest(directory / "data")["facts"]["files"]
+    try:
+        recorded = read_manifest(directory / "data")["facts"]["files"]
+    except DamagedError as error:
+        say(f"warning: {error}; the token store is built again from {' and '.join(map(str, files))}")
+        return
     for path, before in zip(files, recorded, strict=False):  # alignments come last, and a run may begin to use them
         if not stores.unchanged(path, before):
             raise UserError(f"{path}: the file has changed since the run {directory} began; take another --run")
@@ -158,14 +171,21 @@ def tokenizers(data: Data, directory: Path, say: Say, start: Path | None = None)
         say(f"training {data.tokenizer.kind} tokenizers of up to {data.tokenizer.size:,} tokens")
         with sealed(directory, {}) as inside:
             if data.tokenizer.shared:
-                both = train_tokenizer(data.tokenizer, (line for side in (0, 1) for line in texts(data, side)))
+                both = trained_tokenizer(data, (line for side in (0, 1) for line in texts(data, side)), say)
                 both.save(inside / "source")
                 both.save(inside / "target")
             else:
                 for side, name in enumerate(("source", "target")):
-                    train_tokenizer(data.tokenizer, texts(data, side)).save(inside / name)
+                    trained_tokenizer(data, texts(data, side), say).save(inside / name)
     verify(directory)
     return load_tokenizer(directory / "source"), load_tokenizer(directory / "target")
+
+
+def trained_tokenizer(data: Data, lines: Iterator[str], say: Say) -> Tokenizer:
+    tokenizer = train_tokenizer(data.tokenizer, lines)
+    if tokenizer.trained_on is not None:
+        say(f"the tokenizer was trained on {tokenizer.trained_on}")
+    return tokenizer
 
 
 def texts(data: Data, side: int) -> Iterator[str]:

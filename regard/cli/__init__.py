@@ -51,7 +51,9 @@ def main() -> None:
     except (UserError, OSError) as error:
         if "--debug" in sys.argv:
             raise
-        print(f"error: {tell(error)}", file=sys.stderr)
+        from regard.training.display import Log
+
+        Log().write(f"error: {tell(error)}\n")
         sys.exit(2)
 
 

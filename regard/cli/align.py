@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+import click
 import typer
 
 from regard.cli import failures
@@ -33,6 +34,7 @@ def align(
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
 ) -> None:
     """Link the words of each pair: a line of i-j (from 0) for each to standard output, rates to standard error."""
+    from regard.data.spool import spooled
     from regard.decoding.directions import Directions
     from regard.decoding.reading import change_reading
     from regard.errors import UserError
@@ -40,9 +42,11 @@ def align(
 
     if best and (gold is None or head is not None or shift is not None):
         raise UserError("--choose finds the head and the shift on --gold: give --gold, and neither --head nor --shift")
+    options = {"source": source, "target": target, **({} if gold is None else {"gold": gold})}
+    files = click.get_current_context().with_resource(spooled(options)).files
     join = joining(reverse, symmetrise, agree)
-    pairs = read_both(source, target)
-    truth = None if gold is None else read_gold(gold, pairs)
+    pairs = read_both(files["source"], files["target"])
+    truth = None if gold is None else read_gold(files["gold"], pairs)
     models = [(path, load_attentive(path, device)) for path in (run, reverse) if path is not None]
     for _, model in models:
         model.reading = change_reading(model.reading, head, shift)

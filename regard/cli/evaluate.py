@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import click
 import typer
 
 from regard.cli import failures
@@ -27,6 +28,7 @@ def evaluate(
     """Score a model on test sets: BLEU and chrF with their signatures, exact match, perplexity, alignment error."""
     from regard.cli.generate import one_line
     from regard.data.links import read_links
+    from regard.data.spool import spooled
     from regard.decoding.trained import load
     from regard.errors import UserError
     from regard.evaluation.evaluate import by_length, read_test
@@ -35,7 +37,8 @@ def evaluate(
     from regard.run import test_sets
 
     given = {"source": source, "target": target, "pairs": pairs, "alignment": alignment}
-    files = {name: str(path) for name, path in given.items() if path is not None}
+    texts = click.get_current_context().with_resource(spooled(given)).files
+    files = {name: str(path) for name, path in texts.items()}
     if files.keys() == {"alignment"}:
         raise UserError("--alignment goes with --source and --target; the recipe's test sets name their own")
     sets = {"test": parse(Pairs, files)} if files else test_sets(run)

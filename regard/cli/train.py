@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import click
 import typer
 
 from regard.errors import UserError
@@ -34,14 +35,18 @@ def train(
     names = [word for word in words if "=" not in word]
     if len(names) > 1:
         raise UserError(f"one recipe at a time, not {' and '.join(names)}; overrides are written key.path=value")
-    files = given(source=source, target=target, pairs=pairs)
-    valid = given(source=valid_source, target=valid_target)
+    from regard.data.spool import spooled
+
+    options = {"source": source, "target": target, "pairs": pairs, "valid_source": valid_source, "valid_target": valid_target}
+    texts, folder = click.get_current_context().with_resource(spooled(options))
+    files = given(source=texts.get("source"), target=texts.get("target"), pairs=texts.get("pairs"))
+    valid = given(source=texts.get("valid_source"), target=texts.get("valid_target"))
     chosen = build_recipe(names[0] if names else None, run, resume, files, valid, [word for word in words if "=" in word])
     directory = run or Path("runs") / (Path(names[0]).stem if names else "model")
 
     from regard.run import train as train_run
 
-    stopped = train_run(chosen, directory, resume=resume, talk=not quiet)
+    stopped = train_run(chosen, directory, resume=resume, talk=not quiet, spooled=folder)
     if stopped is not None:
         sys.exit(128 + stopped)
 

@@ -2,6 +2,7 @@
 
 import gzip
 import os
+import stat
 import zlib
 from collections.abc import Iterator
 from io import FileIO
@@ -12,6 +13,13 @@ from regard.errors import DataError
 
 BLOCK = 1 << 20  # bytes read at once
 LONGEST = 1 << 26  # bytes of one line; a longer one is no text
+SPECIAL = {
+    stat.S_IFIFO: "a pipe, which can be read only once: write it to a file, or give it to --source, --target or --pairs",
+    stat.S_IFDIR: "a directory",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+    stat.S_IFSOCK: "a socket",
+}
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
@@ -66,8 +74,16 @@ def refuse_lone_returns(path: Path, line: int, rest: bytes) -> None:
         )
 
 
+def require_file(path: Path) -> None:
+    """Whatever is read here is read several times."""
+    kind = stat.S_IFMT(path.stat().st_mode)
+    if kind != stat.S_IFREG:
+        raise DataError(f"{path}: {SPECIAL.get(kind, 'not a file')}; name a file of text")
+
+
 def read_blocks(path: Path) -> Iterator[bytes]:
     try:
+        require_file(path)
         with open_binary(path) as file:
             while block := file.read(BLOCK):
                 yield block
