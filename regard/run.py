@@ -12,12 +12,12 @@ from torch import nn
 
 from regard.corpora import CORPORA
 from regard.corpora.corpus import write
+from regard.data import spool
 from regard.data import store as stores
 from regard.data.batching import BatchPlan
 from regard.data.links import Links
-from regard.data.readers import BadRows, read_pairs
+from regard.data.readers import BadRows
 from regard.data.sealed import MANIFEST, lock, read_manifest, sealed, sweep, verify
-from regard.data.spool import keep, renamed
 from regard.data.store import Store
 from regard.data.tokenizers import Tokenizer, load_tokenizer, train_tokenizer
 from regard.decoding.trained import Pair, Trained
@@ -34,7 +34,7 @@ from regard.training.checkpoint import mean_weights
 from regard.training.display import Display
 from regard.training.distributed import Group, group
 from regard.training.loop import HIGHER_IS_BETTER, Trainer, make_deterministic
-from regard.training.rows import limits_of, split
+from regard.training.rows import limits_of, split, tell_bad_rows, texts
 from regard.training.start import differences, start_weights, tokenizers_of
 from regard.training.start import flatten as flatten
 
@@ -57,7 +57,7 @@ def train(recipe: Recipe, directory: Path, resume: bool = False, talk: bool = Tr
     `spooled` holds those of the recipe's files that came through pipes: the run takes them over.
     """
     if spooled is not None:
-        recipe = recipe.model_copy(update={"data": renamed(recipe.data, spooled, directory.absolute() / "spooled")})
+        recipe = recipe.model_copy(update={"data": spool.renamed(recipe.data, spooled, directory.absolute() / "spooled")})
     recipe = recipe.model_copy(update={"model": configure(recipe.model).model_dump(mode="json")})
     if recipe.training.deterministic:
         make_deterministic()
@@ -65,7 +65,7 @@ def train(recipe: Recipe, directory: Path, resume: bool = False, talk: bool = Tr
         say = Display(0, 0, None, talk and processes.first).say
         recipe = processes.share(begin(recipe, directory, resume) if processes.first else None)
         if spooled is not None:
-            keep(spooled, directory / "spooled", begun=any((directory / "checkpoints").glob("step-*")))
+            spool.keep(spooled, directory / "spooled", begun=any((directory / "checkpoints").glob("step-*")))
             say(f"what came through pipes is kept in {directory / 'spooled'}")
         prepared: Prepared = in_turn(processes, lambda: prepare(recipe, directory, say))
         return fit(recipe, directory, prepared, processes, talk, say)
@@ -186,23 +186,6 @@ def trained_tokenizer(data: Data, lines: Iterator[str], say: Say) -> Tokenizer:
     if tokenizer.trained_on is not None:
         say(f"the tokenizer was trained on {tokenizer.trained_on}")
     return tokenizer
-
-
-def texts(data: Data, side: int) -> Iterator[str]:
-    """One side of the training rows that can be used."""
-    assert data.train is not None
-    bad = BadRows(data.on_bad_row)
-    for rows in read_pairs(data.train):
-        bad.add(rows.faults)
-        yield from (rows.sources, rows.targets)[side]
-
-
-def tell_bad_rows(store: Store, directory: Path, say: Say) -> None:
-    rows_in, used, reported = (store.facts[f"rows_{name}"] for name in ("in", "used", "reported"))
-    if reported:
-        say(f"{rows_in:,} rows = {used:,} used + {reported:,} reported in {directory / 'bad_rows.txt'}")
-    if unguided := store.facts.get("rows_unguided"):
-        say(f"{unguided:,} rows lost their links: the tokenizer sees other words in them than the blanks part")
 
 
 def fit(recipe: Recipe, directory: Path, prepared: Prepared, processes: Group, talk: bool, say: Say) -> int | None:

@@ -126,6 +126,6 @@ def keep(folder: Path, target: Path, begun: bool) -> None:
 
 def holds(target: Path, files: Mapping[str, object]) -> bool:
     try:
-        return read_manifest(target)["files"].items() >= files.items()
+        return bool(read_manifest(target)["files"].items() >= files.items())
     except DamagedError:
         return False

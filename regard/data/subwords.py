@@ -16,7 +16,7 @@ from regard.errors import UserError
 from regard.recipe import Tokenizer as Section
 
 SAMPLE = 1_000_000  # lines a model is trained on at most
-LETTERS = 1 << 25  # characters of all these lines together: unigram training takes some 30 bytes for each
+LETTERS = 1 << 25  # characters of all these lines together: training keeps many bytes for each
 LONGEST = 4_000  # characters of such a line that are looked at
 BYTES = 1_000  # vocabularies from this size on spell what they do not know in bytes
 
