@@ -5,7 +5,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import click
 import typer
 
 from regard.cli import failures
@@ -42,11 +41,10 @@ def align(
 
     if best and (gold is None or head is not None or shift is not None):
         raise UserError("--choose finds the head and the shift on --gold: give --gold, and neither --head nor --shift")
-    options = {"source": source, "target": target, **({} if gold is None else {"gold": gold})}
-    files = click.get_current_context().with_resource(spooled(options)).files
     join = joining(reverse, symmetrise, agree)
-    pairs = read_both(files["source"], files["target"])
-    truth = None if gold is None else read_gold(files["gold"], pairs)
+    with spooled({"source": source, "target": target, "gold": gold}) as (files, _):
+        pairs = read_both(files["source"], files["target"])
+        truth = None if gold is None else read_gold(files["gold"], pairs)
     models = [(path, load_attentive(path, device)) for path in (run, reverse) if path is not None]
     for _, model in models:
         model.reading = change_reading(model.reading, head, shift)

@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import click
 import typer
 
 from regard.cli import failures
@@ -37,20 +36,20 @@ def evaluate(
     from regard.run import test_sets
 
     given = {"source": source, "target": target, "pairs": pairs, "alignment": alignment}
-    texts = click.get_current_context().with_resource(spooled(given)).files
-    files = {name: str(path) for name, path in texts.items()}
-    if files.keys() == {"alignment"}:
+    if {name for name, path in given.items() if path is not None} == {"alignment"}:
         raise UserError("--alignment goes with --source and --target; the recipe's test sets name their own")
-    sets = {"test": parse(Pairs, files)} if files else test_sets(run)
+    named = {} if any(given.values()) else test_sets(run)
     trained = load(run, device)
+    with spooled(given) as (files, _):
+        sets = named or {"test": parse(Pairs, {name: str(path) for name, path in files.items()})}
+        tests = {name: (read_test(one), read_links(one.alignment) if one.alignment else None) for name, one in sets.items()}
     results, failed = dict[str, Any](), False
-    for name, one in sets.items():
-        rows = read_test(one)
+    for name, (rows, gold) in tests.items():
         problems = trained.too_long([source for source, _ in rows], [target for _, target in rows])
-        named = {row: f"{problem} ({name})" for row, problem in problems.items()}
-        failures.name_each(named, "an output that it lacks counts as empty; perplexity is that of other pairs")
+        where = {row: f"{problem} ({name})" for row, problem in problems.items()}
+        failures.name_each(where, "an output that it lacks counts as empty; perplexity is that of other pairs")
         failed = failed or bool(problems)
-        scores, outputs = measure(trained, rows, read_links(one.alignment) if one.alignment else None, beam)
+        scores, outputs = measure(trained, rows, gold, beam)
         groups = by_length(rows, outputs) if lengths else []
         results[name] = {"pairs": len(rows), **{score.name: score.value for score in scores}}
         results[name] |= {"signatures": [score.signature for score in scores if score.signature]}

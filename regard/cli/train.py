@@ -4,7 +4,6 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import click
 import typer
 
 from regard.errors import UserError
@@ -38,15 +37,16 @@ def train(
     from regard.data.spool import spooled
 
     options = {"source": source, "target": target, "pairs": pairs, "valid_source": valid_source, "valid_target": valid_target}
-    texts, folder = click.get_current_context().with_resource(spooled(options))
-    files = given(source=texts.get("source"), target=texts.get("target"), pairs=texts.get("pairs"))
-    valid = given(source=texts.get("valid_source"), target=texts.get("valid_target"))
-    chosen = build_recipe(names[0] if names else None, run, resume, files, valid, [word for word in words if "=" in word])
     directory = run or Path("runs") / (Path(names[0]).stem if names else "model")
+    with spooled(options) as (texts, folder):
+        files = given(source=texts.get("source"), target=texts.get("target"), pairs=texts.get("pairs"))
+        valid = given(source=texts.get("valid_source"), target=texts.get("valid_target"))
+        changes = [word for word in words if "=" in word]
+        chosen = build_recipe(names[0] if names else None, run, resume, files, valid, changes)
 
-    from regard.run import train as train_run
+        from regard.run import train as train_run
 
-    stopped = train_run(chosen, directory, resume=resume, talk=not quiet, spooled=folder)
+        stopped = train_run(chosen, directory, resume=resume, talk=not quiet, spooled=folder)
     if stopped is not None:
         sys.exit(128 + stopped)
 

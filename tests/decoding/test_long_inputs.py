@@ -27,7 +27,7 @@ MODELS = {
         {
             "encoder": {"kind": "transformer", "attention": HEADS, "positions": "learned", "longest": 6, **STACK},
             "decoder": {
-                "kind": "transformer", "attention": HEADS, "cross_attention": HEADS, "positions": "learned", "longest": 9, **STACK
+                "kind": "transformer", "positions": "learned", "longest": 9, "attention": HEADS, "cross_attention": HEADS, **STACK,
             },
         },
         Limits(Limit(6, "model.encoder.longest"), Limit(9, "model.decoder.longest")),
