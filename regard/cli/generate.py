@@ -54,25 +54,24 @@ def generate(
     sampling = parse(Sampling, drawing) if sample else None
     width = n_best or 1 if sample else max(beam or trained.decoding.beam, n_best or 1)
     settings = trained.settings(width, length_penalty, length_norm, coverage_penalty)
-    number, failed = 0, 0
+    number, failed = 0, False
     with alignments.open("w", encoding="utf-8") if alignments is not None else nullcontext() as links:
-        for given_lines in blocks(sys.stdin.buffer, 1 if unbuffered else BLOCK):
-            problems = trained.too_long(given_lines)
+        for lines in blocks(sys.stdin.buffer, 1 if unbuffered else BLOCK):
+            problems = trained.too_long(lines)
             failures.name_each(problems, "its output is empty", number + 1)
-            lines = failures.without(given_lines, problems, "")
+            lines = failures.without(lines, problems, "")
             found = trained.answer(lines, settings, sampling)
-            for index, hypotheses in enumerate(found):
-                sys.stdout.write(answer(number, hypotheses, n_best, scores, index in problems))
-                number += 1
+            for index, hypotheses in enumerate(found, start=number):
+                sys.stdout.write(answer(index, hypotheses, n_best, scores, index - number in problems))
             sys.stdout.flush()
-            failed += len(problems)
             if links is not None:
-                pairs = list(zip(lines, (one[0].text if one else "" for one in found), strict=True))
-                unread = trained.too_long(*([pair[side] for pair in pairs] for side in (0, 1)))  # written, but not to be read
-                failures.name_each(unread, "it has no links", number - len(lines) + 1)
-                links.writelines(aligned(trained, failures.without(pairs, unread, ("", ""))))
-                failed += len(unread)
-    failures.leave(failed > 0)
+                outputs = [hypotheses[0].text if hypotheses else "" for hypotheses in found]
+                unread = trained.too_long(lines, outputs)  # what was written may be too long to be read again
+                failures.name_each(unread, "it has no links", number + 1)
+                links.writelines(aligned(trained, failures.without(list(zip(lines, outputs, strict=True)), unread, ("", ""))))
+                problems |= unread
+            number, failed = number + len(lines), failed or bool(problems)
+    failures.leave(failed)
 
 
 def given(**options: float | None) -> dict[str, float]:

@@ -2,6 +2,7 @@
 
 import gzip
 import os
+import pty
 import shutil
 import socket
 import subprocess
@@ -10,7 +11,7 @@ from threading import Thread
 
 import pytest
 from calling import refused, regard, start
-from conftest import TINY, write_lines
+from conftest import TINY
 
 from regard.data.readers import READERS
 from regard.data.sealed import verify
@@ -107,10 +108,11 @@ def test_evaluate_and_align_read_pipes(trained, corpus, tmp_path):
 
 def test_standard_input_as_a_source(corpus, texts, tmp_path):
     words = [sys.executable, "-m", "regard", "train", "--source", "/dev/stdin", "--target", corpus / "train.target", *TINY]
-    for name, given in (("pipe", {"input": texts["source"]}), ("file", {"stdin": (corpus / "train.source").open("rb")})):
-        done = subprocess.run([*words, "--run", tmp_path / name, "--quiet"], capture_output=True, **given)
-        assert (done.returncode, done.stderr) == (0, b"")
-        assert (tmp_path / name / "spooled" / "source").read_bytes() == texts["source"]
+    with (corpus / "train.source").open("rb") as file:
+        for name, given in (("pipe", {"input": texts["source"]}), ("file", {"stdin": file})):
+            done = subprocess.run([*words, "--run", tmp_path / name, "--quiet"], capture_output=True, **given)
+            assert (done.returncode, done.stderr) == (0, b"")
+            assert (tmp_path / name / "spooled" / "source").read_bytes() == texts["source"]
 
 
 def test_what_is_no_file_is_refused_in_one_sentence(corpus, tmp_path, monkeypatch):
@@ -151,13 +153,23 @@ def test_training_goes_on_when_its_log_is_full(corpus, plain, tmp_path):
     assert digest(tmp_path / "run") == digest(plain)
 
 
+def test_training_goes_on_when_its_terminal_is_closed(corpus, plain, tmp_path):
+    ours, theirs = pty.openpty()
+    process = logged(corpus, tmp_path / "run", stderr=theirs)
+    os.close(theirs)
+    assert os.read(ours, 1)
+    os.close(ours)
+    assert process.communicate(timeout=120)[0] == b""
+    assert process.returncode == 0
+    assert digest(tmp_path / "run") == digest(plain)
+
+
 def test_training_without_standard_error_and_a_mistake_with_a_full_one(corpus, plain, tmp_path):
     files = ["--source", corpus / "train.source", "--target", corpus / "train.target", "--run", tmp_path / "run"]
     words = " ".join(map(str, [sys.executable, "-m", "regard", "train", *files, *TINY]))
     assert subprocess.run(["bash", "-c", f"{words} 2>&-"]).returncode == 0
     assert digest(tmp_path / "run") == digest(plain)
     assert subprocess.run(["bash", "-c", f"{words} 2> /dev/full"]).returncode == 2  # there is a run already
-    write_lines(tmp_path / "lines", ["amicus"])
     done = subprocess.run(["bash", "-c", f"{sys.executable} -m regard generate {plain} <&-"], capture_output=True)
     assert (done.returncode, done.stdout) == (2, b"")
     assert done.stderr.startswith(b"error: standard input is closed")

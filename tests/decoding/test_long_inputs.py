@@ -27,7 +27,8 @@ MODELS = {
         {
             "encoder": {"kind": "transformer", "attention": HEADS, "positions": "learned", "longest": 6, **STACK},
             "decoder": {
-                "kind": "transformer", "positions": "learned", "longest": 9, "attention": HEADS, "cross_attention": HEADS, **STACK,
+                "kind": "transformer", "positions": "learned", "longest": 9, **STACK,
+                "attention": HEADS, "cross_attention": HEADS,
             },
         },
         Limits(Limit(6, "model.encoder.longest"), Limit(9, "model.decoder.longest")),
