@@ -7,26 +7,25 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-import numpy.typing as npt
 import torch
 from torch import nn
 
 from regard import preflight
 from regard.corpora import CORPORA
 from regard.corpora.corpus import write
+from regard.data import spool
 from regard.data import store as stores
 from regard.data.batching import BatchPlan
 from regard.data.links import Links
-from regard.data.readers import BadRows, read_pairs
+from regard.data.readers import BadRows
 from regard.data.sealed import MANIFEST, lock, read_manifest, remove, sealed, sweep, verify
 from regard.data.store import Store
 from regard.data.tokenizers import Tokenizer, load_tokenizer, train_tokenizer
 from regard.decoding.trained import Pair, Trained
-from regard.errors import UserError
+from regard.errors import DamagedError, UserError
 from regard.evaluation.alignment import choose_reading, read_gold
 from regard.evaluation.candidates import proposer
-from regard.evaluation.evaluate import read_test, token_loss
+from regard.evaluation.evaluate import token_loss
 from regard.evaluation.metrics import METRICS
 from regard.models import build, configure, refuse_two_vocabularies
 from regard.models.directory import Bundle, save_model
@@ -39,6 +38,7 @@ from regard.training.distributed import Group, group
 from regard.training.identity import compare
 from regard.training.identity import flatten as flatten
 from regard.training.loop import HIGHER_IS_BETTER, Trainer, make_deterministic
+from regard.training.rows import limits_of, split, tell_bad_rows, texts
 from regard.training.start import start_weights, tokenizers_of
 
 Say = Callable[[str], None]
@@ -54,8 +54,13 @@ class Prepared(NamedTuple):
     valid: list[Pair]
 
 
-def train(recipe: Recipe, directory: Path, resume: bool = False, talk: bool = True) -> int | None:
-    """Train to the end and leave a model in `directory/model`. Returns the signal that stopped it early, if one did."""
+def train(recipe: Recipe, directory: Path, resume: bool = False, talk: bool = True, spooled: Path | None = None) -> int | None:
+    """Train to the end and leave a model in `directory/model`. Returns the signal that stopped it early, if one did.
+
+    `spooled` holds those of the recipe's files that came through pipes: the run takes them over.
+    """
+    if spooled is not None:
+        recipe = recipe.model_copy(update={"data": spool.renamed(recipe.data, spooled, directory.absolute() / "spooled")})
     recipe = recipe.model_copy(update={"model": configure(recipe.model).model_dump(mode="json")})
     preflight.check(recipe)
     if recipe.training.deterministic:
@@ -64,6 +69,9 @@ def train(recipe: Recipe, directory: Path, resume: bool = False, talk: bool = Tr
     with group(recipe.training.device) as processes, lock(directory) if processes.first else nullcontext():
         say = Display(0, 0, None, talk and processes.first).say
         whole: Recipe = processes.share(begin(recipe, directory, resume) if processes.first else None)
+        if spooled is not None:
+            spool.keep(spooled, directory / "spooled", begun=any((directory / "checkpoints").glob("step-*")))
+            say(f"what came through pipes is kept in {directory / 'spooled'}")
         prepared: Prepared = in_turn(processes, lambda: prepare(whole, directory, say))
         return fit(whole, directory, prepared, processes, talk, say, identity_of(recipe, prepared))
 
@@ -122,7 +130,7 @@ def prepare(recipe: Recipe, directory: Path, say: Say) -> Prepared:
     source, target = tokenizers(data, directory / "tokenizers", say, recipe.training.start_from)
     refuse_two_vocabularies(configure(recipe.model), source, target)
     copying, links = copies_words(recipe), "guided" in recipe.training.penalties
-    refuse_changed_files(stores.files_of(data.train, links), directory)
+    refuse_changed_files(stores.files_of(data.train, links), directory, say)
     bad = BadRows(data.on_bad_row, directory / "bad_rows.txt")
     store = stores.prepare(
         directory / "data", data.train, source, target, max_length=data.max_length, bad_rows=bad, copying=copying, links=links
@@ -130,7 +138,8 @@ def prepare(recipe: Recipe, directory: Path, say: Say) -> Prepared:
     tell_bad_rows(store, directory, say)
     if not len(store):
         raise UserError(f"{' and '.join(map(str, data.train.files))}: no row can be used; see {directory / 'bad_rows.txt'}")
-    rows, valid = split(data, store, recipe.training.seed)
+    limits = limits_of(recipe, source, target)
+    rows, valid = split(data, store, limits, (source, target), directory, recipe.training.seed, say)
     plan = BatchPlan(store.source_lengths, store.target_lengths, data.batch_tokens, recipe.training.seed, rows)
     say(f"{len(rows):,} training pairs, {len(valid):,} for validation; vocabularies of {len(source):,} and {len(target):,}")
     return Prepared(store, plan, source, target, valid)
@@ -141,11 +150,15 @@ def copies_words(recipe: Recipe) -> bool:
     return configure(recipe.model).copies_words
 
 
-def refuse_changed_files(files: Sequence[Path], directory: Path) -> None:
-    """A run that has begun goes on with the text it began with."""
+def refuse_changed_files(files: Sequence[Path], directory: Path, say: Say) -> None:
+    """A run that has begun goes on with the text it began with. A damaged record of it is made again with the store."""
     if not (directory / "data" / MANIFEST).exists() or not any((directory / "checkpoints").glob("step-*")):
         return
-    recorded = read_manifest(directory / "data")["facts"]["files"]
+    try:
+        recorded = read_manifest(directory / "data")["facts"]["files"]
+    except DamagedError as error:
+        say(f"warning: {error}; the token store is built again from {' and '.join(map(str, files))}")
+        return
     for path, before in zip(files, recorded, strict=False):  # alignments come last, and a run may begin to use them
         if not stores.unchanged(path, before):
             raise UserError(f"{path}: the file has changed since the run {directory} began; take another --run")
@@ -161,43 +174,21 @@ def tokenizers(data: Data, directory: Path, say: Say, start: Path | None = None)
         say(f"training {data.tokenizer.kind} tokenizers of up to {data.tokenizer.size:,} tokens")
         with sealed(directory, {}) as inside:
             if data.tokenizer.shared:
-                both = train_tokenizer(data.tokenizer, (line for side in (0, 1) for line in texts(data, side)))
+                both = trained_tokenizer(data, (line for side in (0, 1) for line in texts(data, side)), say)
                 both.save(inside / "source")
                 both.save(inside / "target")
             else:
                 for side, name in enumerate(("source", "target")):
-                    train_tokenizer(data.tokenizer, texts(data, side)).save(inside / name)
+                    trained_tokenizer(data, texts(data, side), say).save(inside / name)
     verify(directory)
     return load_tokenizer(directory / "source"), load_tokenizer(directory / "target")
 
 
-def texts(data: Data, side: int) -> Iterator[str]:
-    """One side of the training rows that can be used."""
-    assert data.train is not None
-    bad = BadRows(data.on_bad_row)
-    for rows in read_pairs(data.train):
-        bad.add(rows.faults)
-        yield from (rows.sources, rows.targets)[side]
-
-
-def tell_bad_rows(store: Store, directory: Path, say: Say) -> None:
-    rows_in, used, reported = (store.facts[f"rows_{name}"] for name in ("in", "used", "reported"))
-    if reported:
-        say(f"{rows_in:,} rows = {used:,} used + {reported:,} reported in {directory / 'bad_rows.txt'}")
-    if unguided := store.facts.get("rows_unguided"):
-        say(f"{unguided:,} rows lost their links: the tokenizer sees other words in them than the blanks part")
-
-
-def split(data: Data, store: Store, seed: int) -> tuple[npt.NDArray[np.int64], list[Pair]]:
-    """Rows to train on, and pairs to validate on: from files, or held out of the training rows."""
-    if data.valid is not None:
-        return np.arange(len(store)), read_test(data.valid)
-    if len(store) < 2:
-        raise UserError("one training row leaves none to validate on; give data.valid.source and data.valid.target")
-    aside = stores.held_out(len(store), data.held_out, seed)
-    assert data.train is not None
-    pairs = stores.texts_of(store, data.train, np.flatnonzero(aside).tolist())
-    return np.flatnonzero(~aside), pairs
+def trained_tokenizer(data: Data, lines: Iterator[str], say: Say) -> Tokenizer:
+    tokenizer = train_tokenizer(data.tokenizer, lines)
+    if tokenizer.trained_on is not None:
+        say(f"the tokenizer was trained on {tokenizer.trained_on}")
+    return tokenizer
 
 
 def fit(

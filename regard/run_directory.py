@@ -9,7 +9,7 @@ from regard.errors import UserError, naming
 from regard.recipe import Recipe, to_yaml
 
 HEADER = "# The recipe of a run of regard, with every default filled in\n"
-SEALED = ("tokenizers", "data", "model")  # what a run writes as a whole, beside checkpoints
+SEALED = ("tokenizers", "data", "spooled", "model")  # what a run writes as a whole, beside checkpoints
 
 
 def claim(directory: Path) -> None:

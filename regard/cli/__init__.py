@@ -54,7 +54,9 @@ def main() -> None:
         told = tell(error)
         if "--debug" in sys.argv or told is None:
             raise
-        print(f"error: {told}", file=sys.stderr)
+        from regard.training.display import Log
+
+        Log().write(f"error: {told}\n")
         sys.exit(2)
 
 

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from regard.cli import failures
+
 if TYPE_CHECKING:
     from regard.data.links import Link, Links
     from regard.decoding.directions import Directions, Join
@@ -31,6 +33,7 @@ def align(
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
 ) -> None:
     """Link the words of each pair: a line of i-j (from 0) for each to standard output, rates to standard error."""
+    from regard.data.spool import spooled
     from regard.decoding.directions import Directions
     from regard.decoding.reading import change_reading
     from regard.errors import UserError
@@ -39,16 +42,31 @@ def align(
     if best and (gold is None or head is not None or shift is not None):
         raise UserError("--choose finds the head and the shift on --gold: give --gold, and neither --head nor --shift")
     join = joining(reverse, symmetrise, agree)
-    pairs = read_both(source, target)
-    truth = None if gold is None else read_gold(gold, pairs)
+    with spooled({"source": source, "target": target, "gold": gold}) as (files, _):
+        pairs = read_both(files["source"], files["target"])
+        truth = None if gold is None else read_gold(files["gold"], pairs)
     models = [(path, load_attentive(path, device)) for path in (run, reverse) if path is not None]
     for _, model in models:
         model.reading = change_reading(model.reading, head, shift)
+    problems = {} if not pairs else too_long([model for _, model in models], pairs)
+    failures.name_each(problems, "it has no links")
+    pairs = failures.without(pairs, problems, ("", ""))
     if best and truth is not None:
         choose_readings(models, pairs, truth)
     links = write_links(Directions(models[0][1], models[1][1] if reverse else None, join), pairs)
     if truth is not None:
         show({name: alignment_error_rate(found, truth) for name, found in links.items()}, as_json)
+    failures.leave(bool(problems))
+
+
+def too_long(models: Sequence["Trained"], pairs: Sequence["Pair"]) -> dict[int, str]:
+    """Pairs that the model, or the one of the other direction, cannot read."""
+    sides = [list(side) for side in zip(*pairs, strict=True)]
+    return {
+        index: problem
+        for model, both in zip(models, (sides, sides[::-1]), strict=False)
+        for index, problem in model.too_long(*both).items()
+    }
 
 
 def joining(reverse: Path | None, symmetrise: str | None, agree: float | None) -> "Join":

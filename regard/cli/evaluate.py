@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from regard.cli import failures
+
 if TYPE_CHECKING:
     from regard.evaluation.metrics import Score
 
@@ -26,6 +28,7 @@ def evaluate(
     """Score a model on test sets: BLEU and chrF with their signatures, exact match, perplexity, alignment error."""
     from regard.cli.generate import one_line
     from regard.data.links import read_links
+    from regard.data.spool import spooled
     from regard.decoding.trained import load
     from regard.errors import UserError
     from regard.evaluation.evaluate import by_length, read_test
@@ -34,26 +37,31 @@ def evaluate(
     from regard.run import test_sets
 
     given = {"source": source, "target": target, "pairs": pairs, "alignment": alignment}
-    files = {name: str(path) for name, path in given.items() if path is not None}
-    if files.keys() == {"alignment"}:
+    if {name for name, path in given.items() if path is not None} == {"alignment"}:
         raise UserError("--alignment goes with --source and --target; the recipe's test sets name their own")
-    results: dict[str, Any] = {}
-    with nullcontext({"test": parse(Pairs, files)}) if files else test_sets(run) as sets:
+    results, failed = dict[str, Any](), False
+    with nullcontext({}) if any(given.values()) else test_sets(run) as named, spooled(given) as (files, _):
         trained = load(run, device)
-        for name, one in sets.items():
-            rows = read_test(one)
-            scores, outputs = measure(trained, rows, read_links(one.alignment) if one.alignment else None, beam)
-            groups = by_length(rows, outputs) if lengths else []
-            results[name] = {"pairs": len(rows), **{score.name: score.value for score in scores}}
-            results[name] |= {"signatures": [score.signature for score in scores if score.signature]}
-            results[name] |= {"by_length": [[label, count, score.value] for label, count, score in groups]} if lengths else {}
-            if output is not None:
-                path = output if len(sets) == 1 else output.with_name(f"{output.name}.{name}")
-                path.write_text("".join(f"{one_line(text)}\n" for text in outputs), encoding="utf-8")
-            if not as_json:
-                show(name, len(rows), scores, groups)
+        sets = named or {"test": parse(Pairs, {name: str(path) for name, path in files.items()})}
+        tests = {name: (read_test(one), read_links(one.alignment) if one.alignment else None) for name, one in sets.items()}
+    for name, (rows, gold) in tests.items():
+        problems = trained.too_long([source for source, _ in rows], [target for _, target in rows])
+        where = {row: f"{problem} ({name})" for row, problem in problems.items()}
+        failures.name_each(where, "an output that it lacks counts as empty; perplexity is that of other pairs")
+        failed = failed or bool(problems)
+        scores, outputs = measure(trained, rows, gold, beam)
+        groups = by_length(rows, outputs) if lengths else []
+        results[name] = {"pairs": len(rows), **{score.name: score.value for score in scores}}
+        results[name] |= {"signatures": [score.signature for score in scores if score.signature]}
+        results[name] |= {"by_length": [[label, count, score.value] for label, count, score in groups]} if lengths else {}
+        if output is not None:
+            path = output if len(sets) == 1 else output.with_name(f"{output.name}.{name}")
+            path.write_text("".join(f"{one_line(text)}\n" for text in outputs), encoding="utf-8")
+        if not as_json:
+            show(name, len(rows), scores, groups)
     if as_json:
         typer.echo(json.dumps(results, indent=1))
+    failures.leave(failed)
 
 
 def show(name: str, rows: int, scores: list["Score"], groups: list[tuple[str, int, "Score"]]) -> None:

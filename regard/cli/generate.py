@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from regard.cli import failures
+
 if TYPE_CHECKING:
     from regard.decoding.hypothesis import Hypothesis
-    from regard.decoding.trained import Trained
+    from regard.decoding.trained import Pair, Trained
 
 BLOCK = 1024  # lines that are sorted by length and decoded together
 
@@ -32,12 +34,17 @@ def generate(
     unbuffered: Annotated[bool, typer.Option("--unbuffered", help="Answer each line at once.")] = False,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
 ) -> None:
-    """Read lines from standard input, write one line for each to standard output, in order."""
+    """Read lines from standard input, write one line for each to standard output, in order.
+
+    A line that is too long for the model gets an empty line and a warning, and the exit code is 1.
+    """
     from regard.decoding.sampling import Sampling
     from regard.decoding.trained import load
     from regard.errors import UserError
     from regard.recipe import parse
 
+    if sys.stdin is None or sys.stdout is None:
+        raise UserError(f"standard {'input' if sys.stdin is None else 'output'} is closed: lines come in and go out there")
     trained = load(run, device)
     if alignments is not None and not trained.has_attention:
         raise UserError(f"{run}: this model has no attention, so there is nothing to align by")
@@ -47,16 +54,24 @@ def generate(
     sampling = parse(Sampling, drawing) if sample else None
     width = n_best or 1 if sample else max(beam or trained.decoding.beam, n_best or 1)
     settings = trained.settings(width, length_penalty, length_norm, coverage_penalty)
-    number = 0
+    number, failed = 0, False
     with alignments.open("w", encoding="utf-8") if alignments is not None else nullcontext() as links:
         for lines in blocks(sys.stdin.buffer, 1 if unbuffered else BLOCK):
+            problems = trained.too_long(lines)
+            failures.name_each(problems, "its output is empty", number + 1)
+            lines = failures.without(lines, problems, "")
             found = trained.answer(lines, settings, sampling)
-            for hypotheses in found:
-                sys.stdout.write(answer(number, hypotheses, n_best, scores))
-                number += 1
+            for index, hypotheses in enumerate(found, start=number):
+                sys.stdout.write(answer(index, hypotheses, n_best, scores, index - number in problems))
             sys.stdout.flush()
             if links is not None:
-                links.writelines(aligned(trained, lines, found))
+                outputs = [hypotheses[0].text if hypotheses else "" for hypotheses in found]
+                unread = trained.too_long(lines, outputs)  # what was written may be too long to be read again
+                failures.name_each(unread, "it has no links", number + 1)
+                links.writelines(aligned(trained, failures.without(list(zip(lines, outputs, strict=True)), unread, ("", ""))))
+                problems |= unread
+            number, failed = number + len(lines), failed or bool(problems)
+    failures.leave(failed)
 
 
 def given(**options: float | None) -> dict[str, float]:
@@ -78,21 +93,25 @@ def blocks(stream: Iterable[bytes], size: int) -> Iterator[list[str]]:
         yield block
 
 
-def answer(number: int, hypotheses: Sequence["Hypothesis"], n_best: int | None, scores: bool) -> str:
-    """What is printed for one line. An empty line has no hypotheses: its output is empty, and certain."""
-    rows = [(one_line(one.text), one.score) for one in hypotheses] or [("", 0.0)]
+def answer(number: int, hypotheses: Sequence["Hypothesis"], n_best: int | None, scores: bool, failed: bool = False) -> str:
+    """What is printed for one line. An empty line has no hypotheses: its output is empty, and certain; one that failed has
+    the score of what cannot be."""
+    rows = [(one_line(one.text), one.score) for one in hypotheses] or [("", float("-inf") if failed else 0.0)]
     if n_best is not None:
         return "".join(f"{number} ||| {text} ||| {score:.6f}\n" for text, score in rows[:n_best])
     text, score = rows[0]
     return f"{score:.6f}\t{text}\n" if scores else f"{text}\n"
 
 
+LINE_ENDS = {ord(end): " " for end in "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"}  # wherever `str.splitlines` cuts
+
+
 def one_line(text: str) -> str:
-    return text.replace("\n", " ").replace("\r", " ").encode("utf-8", errors="replace").decode("utf-8")
+    """Each character that some reader takes for the end of a line becomes a space."""
+    return text.translate(LINE_ENDS).encode("utf-8", errors="replace").decode("utf-8")
 
 
-def aligned(trained: "Trained", lines: list[str], found: Sequence[Sequence["Hypothesis"]]) -> Iterator[str]:
+def aligned(trained: "Trained", pairs: Sequence["Pair"]) -> Iterator[str]:
     from regard.data.links import format_links
 
-    pairs = [(line, hypotheses[0].text if hypotheses else "") for line, hypotheses in zip(lines, found, strict=True)]
     return (format_links(alignment.links) + "\n" for alignment in trained.align(pairs))

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from regard.cli import failures
+
 
 def look(
     run: Annotated[Path, typer.Argument(help="A run or a model directory.")],
@@ -36,6 +38,11 @@ def look(
         raise UserError("--target, --png and --svg take one text; --html takes many")
     trained = load(run, device)
     trained.reading = change_reading(trained.reading, head, shift)
+    problems = trained.too_long(texts, None if target is None else [target])
+    if len(problems) == len(texts):
+        raise UserError(next(iter(problems.values())))
+    failures.name_each(problems, "it is not shown")
+    texts = [text for index, text in enumerate(texts) if index not in problems]
     targets = [target] if target is not None else texts if past else trained.generate(texts)
     found = [trained.look_back(text) for text in texts] if past else trained.align(list(zip(texts, targets, strict=True)))
     heatmaps = [Heatmap(one.source, one.target, one.weights) for one in found]
@@ -46,3 +53,4 @@ def look(
         if path is not None:
             write(what, path)  # type: ignore[arg-type]
             typer.echo(f"written: {path}", err=True)
+    failures.leave(bool(problems))

@@ -36,17 +36,22 @@ def train(
     names = [word for word in words if "=" not in word]
     if len(names) > 1:
         raise UserError(f"one recipe at a time, not {' and '.join(names)}; overrides are written key.path=value")
-    files = given(source=source, target=target, pairs=pairs)
-    valid = given(source=valid_source, target=valid_target)
     if run is not None and not run.strip():
         raise UserError("--run is empty; name a directory (is a variable unset?)")
+    from regard.data.spool import spooled
+
+    options = {"source": source, "target": target, "pairs": pairs, "valid_source": valid_source, "valid_target": valid_target}
     place = Path(run) if run else None
-    chosen = build_recipe(names[0] if names else None, place, resume, files, valid, [word for word in words if "=" in word])
     directory = place or Path("runs") / (Path(names[0]).stem if names else "model")
+    with spooled(options) as (texts, folder):
+        files = given(source=texts.get("source"), target=texts.get("target"), pairs=texts.get("pairs"))
+        valid = given(source=texts.get("valid_source"), target=texts.get("valid_target"))
+        changes = [word for word in words if "=" in word]
+        chosen = build_recipe(names[0] if names else None, place, resume, files, valid, changes)
 
-    from regard.run import train as train_run
+        from regard.run import train as train_run
 
-    stopped = train_run(chosen, directory, resume=resume, talk=not quiet)
+        stopped = train_run(chosen, directory, resume=resume, talk=not quiet, spooled=folder)
     if stopped is not None:
         sys.exit(128 + stopped)
 

@@ -2,6 +2,7 @@
 
 import gzip
 import os
+import stat
 import zlib
 from collections.abc import Iterator
 from io import FileIO
@@ -12,6 +13,13 @@ from regard.errors import DataError
 
 BLOCK = 1 << 20  # bytes read at once
 LONGEST = 1 << 26  # bytes of one line; a longer one is no text
+SPECIAL = {
+    stat.S_IFIFO: "a pipe, which can be read only once: write it to a file, or give it to --source, --target or --pairs",
+    stat.S_IFDIR: "a directory",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+    stat.S_IFSOCK: "a socket",
+}
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
@@ -39,23 +47,43 @@ def read_lines(path: Path) -> Iterator[Lines]:
 
 def whole_lines(path: Path) -> Iterator[bytes]:
     """Blocks of bytes that end where lines end, without their last line feed."""
-    rest = b""
+    rest, line = b"", 1
     for number, block in enumerate(read_blocks(path)):
         block = block.removeprefix(BYTE_ORDER_MARK) if number == 0 else block
         head, feed, tail = block.rpartition(b"\n")
         if feed:
             yield rest + head
+            line += block.count(b"\n")
             rest = tail
         else:
             rest += tail
         if len(rest) > LONGEST:
-            raise DataError(f"{path}: a line is longer than {LONGEST >> 20} MB; is this a text file?")
+            refuse_lone_returns(path, line, rest)
+            raise DataError(f"{path}:{line}: a line is longer than {LONGEST >> 20} MB; is this a text file?")
     if rest:
+        refuse_lone_returns(path, line, rest)
         yield rest
+
+
+def refuse_lone_returns(path: Path, line: int, rest: bytes) -> None:
+    """A file with no line feed at all but with carriage returns between its lines, as old Macs wrote them."""
+    if line == 1 and b"\r" in rest[:-1]:
+        raise DataError(
+            f"{path}: the file has carriage returns instead of line feeds, so it is all one line; "
+            f"convert it with tr '\\r' '\\n' < {path.name} > NEW"
+        )
+
+
+def require_file(path: Path) -> None:
+    """Whatever is read here is read several times."""
+    kind = stat.S_IFMT(path.stat().st_mode)
+    if kind != stat.S_IFREG:
+        raise DataError(f"{path}: {SPECIAL.get(kind, 'not a file')}; name a file of text")
 
 
 def read_blocks(path: Path) -> Iterator[bytes]:
     try:
+        require_file(path)
         with open_binary(path) as file:
             while block := file.read(BLOCK):
                 yield block

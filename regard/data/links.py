@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float
 
+from regard.data.lines import require_file
 from regard.errors import DataError
 
 Link = tuple[int, int]  # source word, target word; both count from 0
@@ -40,6 +41,7 @@ def read_links(path: Path) -> list[Links]:
     """One sentence pair a line; a name that ends in .gz is unpacked."""
     unpack = gzip.open if path.suffix == ".gz" else open
     try:
+        require_file(path)
         with unpack(path, "rt", encoding="utf-8") as lines:
             return [parse_links(line, f"{path}:{number}") for number, line in enumerate(lines, start=1)]
     except (OSError, EOFError, UnicodeDecodeError) as error:

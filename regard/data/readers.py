@@ -1,26 +1,24 @@
 """Readers of pairs: parallel files, TSV, JSONL. They stream; every row is either yielded or reported as file:line."""
 
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
+from regard.data.faults import BadRows as BadRows
+from regard.data.faults import Fault as Fault
 from regard.data.lines import Lines, read_lines
 from regard.errors import DataError
 from regard.recipe import Pairs
 
 Columns = tuple[int | str, int | str]
-
-
-class Fault(NamedTuple):
-    """A row that cannot be used."""
-
-    file: Path
-    line: int
-    problem: str
-
-    def __str__(self) -> str:
-        return f"{self.file}:{self.line}: {self.problem}"
+HEADER = {"source", "target", "src", "tgt", "trg", "input", "output", "text", "sentence", "translation", "question", "answer"}
+# Whatever is neither white space nor a format character (Unicode category Cf), which has no width.
+SEEN = re.compile(
+    "[^\\s\u00ad\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u206f\ufeff"
+    "\ufff9-\ufffb\U000110bd\U000110cd\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0001\U000e0020-\U000e007f]"
+)
 
 
 class Rows(NamedTuple):
@@ -30,36 +28,6 @@ class Rows(NamedTuple):
     targets: list[str]
     lines: Sequence[int]
     faults: list[Fault]
-
-
-class BadRows:
-    """What happens to rows that cannot be used: `stop` raises, `skip` counts, keeps the first and reports them all."""
-
-    def __init__(self, policy: Literal["stop", "skip"], report: Path | None = None) -> None:
-        self.policy = policy
-        self.report = report
-        self.count = 0
-        self.first: list[Fault] = []
-
-    def add(self, faults: Sequence[Fault]) -> None:
-        if faults and self.policy == "stop":
-            raise DataError(stop_message(faults))
-        self.skip(faults)
-
-    def skip(self, faults: Sequence[Fault]) -> None:
-        """Leave these rows out whatever the policy is."""
-        if faults and self.report is not None:
-            self.report.parent.mkdir(parents=True, exist_ok=True)
-            with self.report.open("a" if self.count else "w", encoding="utf-8") as file:
-                file.writelines(f"{fault}\n" for fault in faults)
-        self.count += len(faults)
-        self.first += faults[: 20 - len(self.first)]
-
-
-def stop_message(faults: Sequence[Fault]) -> str:
-    listed = [str(fault) for fault in faults[:5]]
-    more = [f"... and {len(faults) - 5} more up to line {faults[-1].line}"] if len(faults) > 5 else []
-    return "\n".join([*listed, *more, "mend the file or set data.on_bad_row=skip"])
 
 
 def read_pairs(pairs: Pairs) -> Iterator[Rows]:
@@ -76,10 +44,14 @@ def read_all(pairs: Pairs) -> Iterator[Rows]:
     if pairs.source is not None and pairs.target is not None:
         return read_parallel(pairs.source, pairs.target)
     assert pairs.pairs is not None, "Pairs.one_way"
-    kind = Path(pairs.pairs.name.removesuffix(".gz")).suffix
+    kind = kind_of(pairs.pairs)
     if kind not in READERS:
         raise DataError(f"{pairs.pairs}: unknown kind {kind!r}; a file of pairs ends in {', '.join(READERS)} (or .gz)")
     return READERS[kind](pairs.pairs, (pairs.source_column, pairs.target_column))
+
+
+def kind_of(path: Path) -> str:
+    return Path(path.name.removesuffix(".gz")).suffix
 
 
 def read_parallel(source: Path, target: Path) -> Iterator[Rows]:
@@ -137,6 +109,22 @@ def read_tsv(path: Path, columns: Columns) -> Iterator[Rows]:
 def chain_block(first: Lines, rest: Iterator[Lines]) -> Iterator[Lines]:
     yield first
     yield from rest
+
+
+def taken_as_data(pairs: Pairs) -> str | None:
+    """What to say of a TSV whose first row looks like a header, though columns are given by number."""
+    columns = [column for column in (pairs.source_column, pairs.target_column) if isinstance(column, int)]
+    if pairs.pairs is None or len(columns) < 2 or kind_of(pairs.pairs) != ".tsv":
+        return None
+    first = next(read_lines(pairs.pairs), None)
+    row = first.texts[0].split("\t") if first is not None else []
+    names = [row[column] for column in columns if 0 <= column < len(row)]
+    if len(names) < 2 or not HEADER.issuperset(name.strip().lower() for name in names):
+        return None
+    return (
+        f"{pairs.pairs}:1: the row {' and '.join(map(repr, names))} looks like a header and is used as a pair, for columns are "
+        f"given by number; source_column={names[0]} and target_column={names[1]} make it a header"
+    )
 
 
 def named_columns(path: Path, names: list[str], columns: Columns) -> tuple[int, int]:
@@ -248,10 +236,11 @@ def good_rows(files: tuple[Path, Path], sources: list[str], targets: list[str], 
 
 
 def text_problems(side: str, texts: list[str]) -> Iterable[tuple[int, str]]:
-    if all(map(str.strip, texts)) and not any("\0" in text for text in texts):
+    firsts = {text.strip()[:1] for text in texts}
+    if all(map(SEEN.search, firsts)) and not any("\0" in text for text in texts):
         return
     for place, text in enumerate(texts):
-        if not text.strip():
+        if SEEN.search(text) is None:
             yield place, f"the {side} is empty"
         elif "\0" in text:
             yield place, f"a NUL character in the {side}, at column {text.index(chr(0)) + 1}"

@@ -4,9 +4,10 @@ import hashlib
 import io
 import os
 import random
+from array import array
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import sentencepiece
 
@@ -16,9 +17,9 @@ from regard.errors import DamagedError, UserError
 from regard.recipe import Tokenizer as Section
 
 SAMPLE = 1_000_000  # lines a model is trained on at most
+LETTERS = 1 << 25  # characters of all these lines together: training keeps many bytes for each
 LONGEST = 4_000  # characters of such a line that are looked at
 BYTES = 1_000  # vocabularies from this size on spell what they do not know in bytes
-T = TypeVar("T")
 
 
 class SentencePieceTokenizer(Tokenizer):
@@ -41,10 +42,12 @@ class SentencePieceTokenizer(Tokenizer):
     @classmethod
     def train(cls, section: Section, lines: Iterable[str]) -> "SentencePieceTokenizer":
         texts = (line.lower() for line in lines) if section.lowercase else lines
-        kept = sample((line[:LONGEST] for line in texts if line.strip()), SAMPLE)
+        kept, seen = sample((line[:LONGEST] for line in texts if line.strip()), SAMPLE, LETTERS)
         if not kept:
             raise UserError("there is no text to train a tokenizer on")
-        return cls(train_pieces(cls.kind, section.size, kept), section.lowercase)
+        tokenizer = cls(train_pieces(cls.kind, section.size, kept), section.lowercase)
+        tokenizer.trained_on = f"a sample of {len(kept):,} of {seen:,} lines" if len(kept) < seen else None
+        return tokenizer
 
     @classmethod
     def restore(cls, facts: dict[str, Any], directory: Path) -> "SentencePieceTokenizer":
@@ -93,17 +96,23 @@ class SentencePieceTokenizer(Tokenizer):
             return self.processor.encode(plain, out_type=kind, num_threads=threads)
 
 
-def sample(lines: Iterable[T], limit: int) -> list[T]:
-    """At most `limit` of them, each as likely as any other, always the same (Vitter's algorithm R)."""
-    kept: list[T] = []
-    random_places = random.Random(1)
-    for number, line in enumerate(lines):
-        place = number if number < limit else random_places.randrange(number + 1)
-        if number < limit:
+def sample(lines: Iterable[str], limit: int, letters: int) -> tuple[list[str], int]:
+    """At most `limit` lines of at most so many letters together, in order, and how many there were. Each line draws a number
+    and is as likely as any other, always the same; whenever they are too many, those above half of the threshold go."""
+    kept, numbers, threshold, total, seen = list[str](), array("d"), 1.0, 0, 0
+    chance = random.Random(1)
+    for line in lines:
+        seen += 1
+        if (number := chance.random()) < threshold:
             kept.append(line)
-        elif place < limit:
-            kept[place] = line
-    return kept
+            numbers.append(number)
+            total += len(line)
+        while len(kept) > limit or (total > letters and len(kept) > 1):
+            threshold /= 2
+            kept = [line for line, number in zip(kept, numbers, strict=True) if number < threshold]
+            numbers = array("d", (number for number in numbers if number < threshold))
+            total = sum(map(len, kept))
+    return kept, seen
 
 
 def train_pieces(kind: str, size: int, lines: list[str]) -> bytes:

@@ -31,6 +31,7 @@ class Tokenizer(ABC):
     spaced: ClassVar[bool] = False  # spellings carry the blank before a word, so a text starts with one not its own
     blank: ClassVar[str] = " "  # how spellings write it
     unknown: ClassVar[str] = "⁇"
+    trained_on: str | None = None  # what of the text, where it was not all of it
 
     def __init__(self, spellings: Sequence[bytes], lowercase: bool = False) -> None:
         self.spellings = [b"", self.unknown.encode(), b"", b"", *spellings]

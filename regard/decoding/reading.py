@@ -1,10 +1,28 @@
 """How attention weights are read as an alignment: by which head, and at which step."""
 
+from typing import NamedTuple
+
+import numpy as np
 from jaxtyping import Float
 from torch import Tensor
 
+from regard.data.links import Link, links_from_weights
 from regard.errors import UserError
 from regard.models.directory import Reading
+
+Pair = tuple[str, str]
+
+
+class Alignment(NamedTuple):
+    """Where each target word was looked for: words of both sides, and the weights between them."""
+
+    source: list[str]
+    target: list[str]
+    weights: Float[np.ndarray, "target source"]
+
+    @property
+    def links(self) -> frozenset[Link]:
+        return links_from_weights(self.weights)
 
 
 def read_weights(weights: Float[Tensor, "batch heads steps source"], reading: Reading) -> Float[Tensor, "batch tokens source"]:
@@ -25,3 +43,9 @@ def readings(num_heads: int) -> list[Reading]:
     """All there are: the mean of the heads first, then each alone; at the step that writes a word, then at the next."""
     heads = [None, *range(num_heads)] if num_heads > 1 else [None]
     return [Reading(head=head, shift=shift) for head in heads for shift in (0, 1)]
+
+
+def own_words(found: Alignment, pair: Pair) -> Alignment:
+    """The user's own words instead of what the tokenizer made of them, where they are as many."""
+    words = [given.split() if len(given.split()) == len(side) else side for given, side in zip(pair, found[:2], strict=True)]
+    return found._replace(source=words[0], target=words[1])

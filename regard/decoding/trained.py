@@ -11,13 +11,15 @@ from torch import Tensor
 
 from regard.data.batching import pad_lists, shifted
 from regard.data.copies import Copied, copied, extended_rows, extended_size, without_end
-from regard.data.links import Link, links_from_weights, merge_pieces
+from regard.data.links import merge_pieces
 from regard.data.tokenizers import END, PAD, START
 from regard.decoding.beam import beam_search
 from regard.decoding.greedy import greedy_search
 from regard.decoding.hypothesis import Found, Hypothesis
 from regard.decoding.ranking import Coverage
-from regard.decoding.reading import read_weights
+from regard.decoding.reading import Alignment as Alignment
+from regard.decoding.reading import Pair as Pair
+from regard.decoding.reading import own_words, read_weights
 from regard.decoding.sampling import Sampling, chances_of, sample
 from regard.errors import UserError
 from regard.models import Model
@@ -26,26 +28,12 @@ from regard.models.directory import Bundle, Reading, load_model
 from regard.models.interface import Copies, Steps
 from regard.recipe import Decoding, parse
 
-Pair = tuple[str, str]
-
 
 class Likelihood(NamedTuple):
     """How probable a target is, given its source."""
 
     log_prob: float
     tokens: int  # the end mark counts
-
-
-class Alignment(NamedTuple):
-    """Where each target word was looked for: words of both sides, and the weights between them."""
-
-    source: list[str]
-    target: list[str]
-    weights: Float[np.ndarray, "target source"]
-
-    @property
-    def links(self) -> frozenset[Link]:
-        return links_from_weights(self.weights)
 
 
 class Trained:
@@ -114,6 +102,7 @@ class Trained:
     def answer(self, texts: Iterable[str], settings: Decoding, sampling: Sampling | None = None) -> list[list[Hypothesis]]:
         lines = list(texts)
         tokens, offers = self.source.encode(lines), self.offers(lines)
+        refuse("texts", self.problems(tokens))
         results: list[list[Hypothesis]] = [[] for _ in tokens]
         for rows in batches([len(row) for row in tokens], settings.batch_tokens // settings.beam):
             copies = self.copies([offers[row] for row in rows])
@@ -121,6 +110,18 @@ class Trained:
             for row, each in zip(rows, found, strict=True):
                 results[row] = [self.read(one, offers[row].extra) for one in each]
         return results
+
+    def too_long(self, sources: Sequence[str], targets: Sequence[str] | None = None) -> dict[int, str]:
+        """The texts, or pairs, that this model has no places for, by their index from 0, and what is wrong with each."""
+        if not any(self.model.limits):
+            return {}
+        return self.problems(self.source.encode(sources), None if targets is None else self.target.encode(targets))
+
+    def problems(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]] | None = None) -> dict[int, str]:
+        limits = self.model.limits
+        counts = zip(map(len, sources), [0] * len(sources) if targets is None else map(len, targets), strict=True)
+        found = ((index, limits.problem(*each)) for index, each in enumerate(counts if any(limits) else ()))
+        return {index: problem for index, problem in found if problem is not None}
 
     def read(self, found: Found, extra: Sequence[bytes] = ()) -> Hypothesis:
         return Hypothesis(self.target.decode(found.tokens, extra), *found)
@@ -147,7 +148,9 @@ class Trained:
         sampling: Sampling | None = None,
     ) -> list[list[Found]]:
         source, lengths = self.pad(sources)
-        limits = self.limits(lengths, settings)
+        limits, both = self.limits(lengths, settings), self.model.limits.both
+        if both is not None and int(lengths.max() + limits.max()) > both.places and int(lengths.min()) < int(lengths.max()):
+            return self.search_alike(sources, settings, sampling)  # a short source's output may begin behind the longest one
         memory = self.model.encode(source, lengths, copies)
         step, state = self.model.start(memory)
         ways: dict[str, Any] = {"limits": limits, "start": START, "end": END, "length_penalty": settings.length_penalty}
@@ -160,9 +163,22 @@ class Trained:
             return greedy_search(step, state, coverage=coverage, **ways)
         return beam_search(step, state, width=settings.beam, coverage=coverage, **ways)
 
+    def search_alike(
+        self, sources: Sequence[Sequence[int]], settings: Decoding, sampling: Sampling | None
+    ) -> list[list[Found]]:
+        """Sources of one length at a time."""
+        found: dict[int, list[Found]] = {}
+        for length in sorted(set(map(len, sources))):
+            rows = [row for row, source in enumerate(sources) if len(source) == length]
+            some = self.search_batch([sources[row] for row in rows], settings, sampling=sampling)
+            found |= zip(rows, some, strict=True)
+        return [found[row] for row in range(len(sources))]
+
     def limits(self, lengths: Int[Tensor, "batch"], settings: Decoding) -> Int[Tensor, "batch"]:
         """How many tokens an output may have, its end mark included; `lengths` count that of the source."""
-        return (lengths * settings.max_ratio + 10).long().clamp(max=settings.max_length)
+        most, (_, target, both) = settings.max_length, self.model.limits
+        limits = (lengths * settings.max_ratio + 10).long().clamp(max=min(most, most if target is None else target.places))
+        return limits if both is None else limits.minimum(both.places - lengths)
 
     def pad(self, rows: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
         """Tokens and END, padded as in training, and their lengths."""
@@ -232,6 +248,7 @@ class Trained:
             raise UserError("this model has no attention, so there is nothing to look at or to align by")
         both = list(pairs)
         sources, targets, offers = self.tokens(both)
+        refuse("pairs", self.problems(sources, targets))
         results: list[Any] = [None] * len(both)
         sizes = [max(len(source), len(target)) for source, target in zip(sources, targets, strict=True)]
         for rows in batches(sizes, self.decoding.batch_tokens, keep_empty=True):
@@ -252,10 +269,10 @@ class Trained:
         return self.source.encode(sources), extended, offers
 
 
-def own_words(found: Alignment, pair: Pair) -> Alignment:
-    """The user's own words instead of what the tokenizer made of them, where they are as many."""
-    words = [given.split() if len(given.split()) == len(side) else side for given, side in zip(pair, found[:2], strict=True)]
-    return found._replace(source=words[0], target=words[1])
+def refuse(what: str, problems: dict[int, str]) -> None:
+    for index, problem in problems.items():
+        more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+        raise UserError(f"{what}[{index}]{more}: {problem}; `too_long` tells which")
 
 
 def batches(lengths: Sequence[int], budget: int, keep_empty: bool = False) -> Iterator[list[int]]:

@@ -16,7 +16,7 @@ LENGTHS = (5, 10, 15, 20, 30, 40, 60)  # source words, for scores by length
 
 def read_test(pairs: Pairs) -> list[Pair]:
     """All rows of a test set; a bad row always stops, for a score over fewer rows is another score."""
-    bad, rows = BadRows("stop"), []
+    bad, rows = BadRows("stop", advice="mend the file: a score over fewer rows would be another score"), []
     for block in read_pairs(pairs):
         bad.add(block.faults)
         rows += list(zip(block.sources, block.targets, strict=True))
@@ -26,13 +26,16 @@ def read_test(pairs: Pairs) -> list[Pair]:
 def evaluate(
     trained: Trained, pairs: Sequence[Pair], gold: Sequence[Links] | None = None, beam: int | None = None
 ) -> tuple[list[Score], list[str]]:
-    """Every metric that applies, and the outputs they judge."""
-    outputs = trained.generate([source for source, _ in pairs], beam=beam)
-    references = [target for _, target in pairs]
+    """Every metric that applies, and the outputs they judge. A pair that is too long for the model has an empty output and no
+    links, which count; its perplexity is not known, and that of the others is told."""
+    sources, references = [source for source, _ in pairs], [target for _, target in pairs]
+    unread, unscored = trained.too_long(sources), trained.too_long(sources, references)
+    outputs = trained.generate(["" if row in unread else source for row, source in enumerate(sources)], beam=beam)
     scores = [metric(outputs, references) for metric in METRICS.values()]
-    scores.append(Score("perplexity", perplexity(trained, pairs), ""))
+    known = [pair for row, pair in enumerate(pairs) if row not in unscored]
+    scores.append(Score("perplexity", perplexity(trained, known) if known else math.inf, ""))
     if gold is not None:
-        scores += alignment_scores(trained, pairs, gold)
+        scores += alignment_scores(trained, [("", "") if row in unscored else pair for row, pair in enumerate(pairs)], gold)
     return scores, outputs
 
 

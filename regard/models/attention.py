@@ -5,6 +5,7 @@ from typing import Annotated
 from pydantic import model_validator
 
 from regard.bounds import Size, Temperature
+from regard.models.limits import Limit, limit
 from regard.nn.attention import ACTIVATIONS, SCOPES, SCORES, SELECTIONS, Attention
 from regard.recipe import Rate, Section, name_of
 
@@ -33,3 +34,9 @@ class AttentionConfig(Section):
 
     def build(self, query_size: int, memory_size: int, causal: bool = False) -> Attention:
         return Attention(query_size, memory_size, causal=causal, **self.model_dump())
+
+
+def memory_limit(attention: Attention, key: str) -> Limit | None:
+    """States that an attention to a memory has places for."""
+    known, scope = attention.score.known_places, attention.scope
+    return limit(None if known is None else known * (scope.window if scope.compresses else 1), key)

@@ -10,7 +10,8 @@ from regard.data.tokenizers import PAD
 from regard.errors import UserError
 from regard.models.decoders.words import WordDecoder
 from regard.models.interface import Copies, Memory, Model, Step, StepFunction, Steps
-from regard.models.transformer import StackConfig
+from regard.models.limits import Limits, under
+from regard.models.transformer import StackConfig, stack_limit
 from regard.nn.attention import Moment, Where
 from regard.nn.transformer import LayerState, Result
 
@@ -82,12 +83,25 @@ class AloneDecoder(WordDecoder):
         tokens = torch.nn.functional.pad(source, (0, target.shape[1])).scatter(1, places, target)
         behind = torch.arange(tokens.shape[1], device=tokens.device) >= lengths[:, None] + target.shape[1]
         present = (tokens != PAD) & ~behind
+        tokens, present, places = self.cut(tokens, present, places)
         result = self.stack(self.words(tokens), None, prefix=self.prefix(lengths), look_back=look, present=present)
         outputs = result.states.gather(1, places[..., None].expand(-1, -1, self.stack.size))
         if not look:
             return Steps(outputs, cost=result.cost)
         visible = torch.arange(source.shape[1], device=lengths.device) < lengths[:, None]
         return Steps(outputs, self.looks(result, places, visible), cost=result.cost, visible=visible)
+
+    def cut(
+        self, tokens: Int[Tensor, "batch time"], present: Bool[Tensor, "batch time"], places: Int[Tensor, "batch target"]
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Without the padding that there are no places for, where the longest source and the longest target are two rows'."""
+        limit = stack_limit(self.stack)
+        if limit is None or tokens.shape[1] <= limit.places:
+            return tokens, present, places
+        graph = tokens.is_cuda and torch.cuda.is_current_stream_capturing()  # then nothing may wait, and rows have been checked
+        if not graph and int(present.sum(dim=1).max()) > limit.places:
+            return tokens, present, places  # the stack refuses a row that is itself too long
+        return tokens[:, : limit.places], present[:, : limit.places], places.clamp(max=limit.places - 1)
 
     def looks(
         self, result: Result, places: Int[Tensor, "batch target"], visible: Bool[Tensor, "batch source"]
@@ -123,6 +137,10 @@ class DecoderAlone(Model):
                 f"{source_vocabulary} and {target_vocabulary}: set data.tokenizer.shared=true"
             )
         self.decoder = AloneDecoder(config, target_vocabulary)
+
+    @property
+    def limits(self) -> Limits:
+        return Limits(both=under("model", stack_limit(self.decoder.stack)))
 
     def encode(
         self, source: Int[Tensor, "batch source"], lengths: Int[Tensor, "batch"], copies: Copies | None = None

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from regard.data.tokenizers import PAD
+from regard.models.limits import Limit, Limits
 from regard.nn.attention.choice import Choice
 from regard.nn.cell import CellState
 from regard.nn.copying import Copying
@@ -72,6 +73,15 @@ class Encoder(nn.Module):
     memory_size: int
     summary_size: int
 
+    @property
+    def limit(self) -> Limit | None:
+        """Source tokens that it has places for, the end mark included; None: any number."""
+        return None
+
+    def tokens_for(self, states: int) -> int:
+        """The longest source whose memory has at most so many states."""
+        return states
+
     def forward(self, tokens: Int[Tensor, "batch source"], lengths: Int[Tensor, "batch"]) -> Memory:
         raise NotImplementedError
 
@@ -93,6 +103,16 @@ class Decoder(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.register_buffer("usual_reward", None)
+
+    @property
+    def limit(self) -> Limit | None:
+        """Target tokens that it has places for, the start mark included; None: any number."""
+        return None
+
+    @property
+    def memory_limit(self) -> Limit | None:
+        """States of a memory that it has places for."""
+        return None
 
     def prepare(self, memory: Memory) -> Memory:
         """Add what is computed once a sentence."""
@@ -136,6 +156,11 @@ class Model(nn.Module):
 
     Config: ClassVar[Any]  # how a recipe describes it
     decoder: Decoder
+
+    @property
+    def limits(self) -> Limits:
+        """Tokens that it has places for."""
+        return Limits()
 
     def encode(
         self, source: Int[Tensor, "batch source"], lengths: Int[Tensor, "batch"], copies: Copies | None = None

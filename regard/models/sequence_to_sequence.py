@@ -11,6 +11,7 @@ from regard.errors import UserError
 from regard.models.decoders import DECODERS
 from regard.models.encoders import ENCODERS
 from regard.models.interface import Copies, Decoder, Encoder, Memory, Model, Steps
+from regard.models.limits import Limits, limit, smallest, under
 from regard.recipe import Section, one_of
 
 
@@ -68,6 +69,12 @@ class SequenceToSequence(Model):
                 "set data.tokenizer.shared=true and equal embedding sizes"
             )
         self.encoder.embed = self.decoder.embed
+
+    @property
+    def limits(self) -> Limits:
+        memory = under("model.decoder", self.decoder.memory_limit)
+        source = None if memory is None else limit(self.encoder.tokens_for(memory.places), memory.key)
+        return Limits(smallest(under("model.encoder", self.encoder.limit), source), under("model.decoder", self.decoder.limit))
 
     def encode(
         self, source: Int[Tensor, "batch source"], lengths: Int[Tensor, "batch"], copies: Copies | None = None

@@ -10,6 +10,7 @@ from regard.bounds import DEEPEST, Depth, Size
 from regard.errors import UserError
 from regard.models.attention import AttentionConfig
 from regard.models.experts import LayerExperts
+from regard.models.limits import Limit, limit, smallest
 from regard.nn.attention import SELECTIONS, Attention
 from regard.nn.attention.scopes import SCOPES
 from regard.nn.experts import Experts
@@ -117,6 +118,12 @@ class StackConfig(Section):
         if self.experts is None or (self.layers - 1 - depth) % self.experts.every:
             return FEEDFORWARDS[self.feedforward](self.size, self.inner, self.inner_dropout)
         return self.experts.build(self.size, self.inner, self.feedforward, self.inner_dropout)
+
+
+def stack_limit(stack: Stack) -> Limit | None:
+    """Tokens that a stack has places for."""
+    own = (limit(layer.own.attention.score.known_places, "attention.longest") for layer in stack.layers)
+    return smallest(limit(stack.positions.known_places, "longest"), *own)
 
 
 def spread(stack: nn.Module) -> None:

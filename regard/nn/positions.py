@@ -47,6 +47,11 @@ class Positions(nn.Module):
         """Numbers that describe one place."""
         return self.size
 
+    @property
+    def known_places(self) -> int | None:
+        """How many it knows; None: all of them."""
+        return None
+
     def check(self, length: int) -> None:
         """UserError if there are places that it does not know."""
 
@@ -93,6 +98,10 @@ class Learned(Positions):
 
     def build(self) -> None:
         self.vectors = nn.Parameter(torch.randn(self.longest, self.size) * self.size**-0.5)
+
+    @property
+    def known_places(self) -> int | None:
+        return self.longest
 
     def check(self, length: int) -> None:
         if length > self.longest:

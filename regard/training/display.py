@@ -1,23 +1,60 @@
 """What a person sees while training: a bar on a terminal, plain lines elsewhere, TensorBoard events beside."""
 
+import os
 import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, cast
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+
+class Log:
+    """Standard error for as long as somebody reads it: a run goes on without its log."""
+
+    def __init__(self) -> None:
+        self.stream = getattr(sys.stderr, "rich_proxied_file", sys.stderr)  # None where it was closed from the start
+
+    def write(self, text: str) -> int:
+        return self.attempt("write", text) or 0
+
+    def flush(self) -> None:
+        self.attempt("flush")
+
+    def attempt(self, action: str, *arguments: str) -> Any:
+        try:
+            return None if self.stream is None else getattr(self.stream, action)(*arguments)
+        except OSError:  # its reader has gone (EPIPE), its disk is full, its terminal was closed
+            abandon(self.stream)
+            return None
+
+    def isatty(self) -> bool:
+        return self.stream is not None and self.stream.isatty()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.stream, name)
+
+
+def abandon(stream: IO[str]) -> None:
+    """What was and will be written to this stream goes nowhere, so that Python can still flush it when it leaves."""
+    try:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, stream.fileno())
+        os.close(nowhere)
+    except OSError:
+        pass  # a stream without a file of its own
 
 
 class Display:
     """Silent unless `talk`. The clock lives here, never in the journal."""
 
     def __init__(self, updates: int, step: int, events: Path | None, talk: bool) -> None:
-        self.updates, self.talk, self.console = updates, talk, Console(stderr=True)
+        self.updates, self.talk, self.console = updates, talk, Console(file=cast(IO[str], Log()))
         self.clock, self.tokens = time.monotonic(), 0
         self.writer: Any = tensorboard(events) if events is not None else None
-        self.bar = bar(self.console) if talk and updates and sys.stderr.isatty() else None
+        self.bar = bar(self.console) if talk and updates and Log().isatty() else None
         if self.bar is not None:
             self.bar.start()
             self.task = self.bar.add_task("", total=updates, completed=step, facts="")

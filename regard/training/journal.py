@@ -13,6 +13,7 @@ class Journal:
         """Go on after the first `keep` bytes: what a killed run wrote past its last checkpoint is written again."""
         self.path = path
         self.file = path.open("ab")
+        self.lost = max(keep - self.size, 0)  # bytes that were written and are no longer there
         self.file.truncate(min(keep, self.size))  # a journal that was lost starts anew: it is a record, not a state
         self.file.seek(0, os.SEEK_END)
 

@@ -74,6 +74,10 @@ class Trainer:
         progress, changed = self.resume()
         training, first = self.training, self.group.first
         self.journal = Journal(self.directory / "journal.jsonl", progress.journal) if first else None
+        if self.journal is not None and self.journal.lost:
+            print_warning(
+                f"{self.journal.path}: {self.journal.lost:,} bytes of what happened before step {progress.step} are lost"
+            )
         events = self.directory / "events" if first else None
         self.display = Display(training.updates, progress.step, events, talk and first)
         if changed:

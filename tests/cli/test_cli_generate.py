@@ -3,6 +3,7 @@
 import io
 import re
 import signal
+import sys
 
 import pytest
 from calling import regard, start
@@ -87,6 +88,14 @@ def test_an_output_with_line_breaks_stays_one_line():
     assert answer(3, found, None, True) == "-0.500000\ta b  c?\n"
     assert answer(3, found, 2, False) == "3 ||| a b  c? ||| -0.500000\n"
     assert answer(3, [], 2, False) == "3 |||  ||| 0.000000\n"
+
+
+def test_an_output_is_one_line_to_every_reader():
+    every = "".join(map(chr, range(sys.maxunicode + 1)))
+    ends = {line[-1] for line in every.splitlines(keepends=True)[:-1]}
+    assert len(ends) == 10
+    for end in ends:
+        assert answer(0, [Hypothesis(f"a{end}b", [5], -1.0, -0.5)], None, False) == "a b\n"
 
 
 def test_n_best_lists_are_in_the_format_of_moses_and_sorted(trained):

@@ -2,6 +2,8 @@
 
 import gzip
 import json
+import sys
+import unicodedata
 from pathlib import Path
 
 import pytest
@@ -9,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regard.data import lines
-from regard.data.readers import READERS, BadRows, Fault, Rows, read_pairs
+from regard.data.readers import READERS, SEEN, BadRows, Fault, Rows, read_pairs
 from regard.errors import DataError
 from regard.recipe import Pairs
 
@@ -168,7 +170,7 @@ def test_files_that_are_not_there(tmp_path, kind):
     with pytest.raises(DataError, match=f"p{kind}: cannot be read: No such file"):
         merged(Pairs(pairs=tmp_path / f"p{kind}"))
     (tmp_path / f"p{kind}").mkdir()
-    with pytest.raises(DataError, match=f"p{kind}: cannot be read: Is a directory"):
+    with pytest.raises(DataError, match=f"p{kind}: a directory; name a file of text"):
         merged(Pairs(pairs=tmp_path / f"p{kind}"))
 
 
@@ -206,8 +208,33 @@ def test_an_unknown_kind_of_file(tmp_path):
 def test_a_line_without_end(tmp_path, monkeypatch):
     monkeypatch.setattr(lines, "BLOCK", 4)
     monkeypatch.setattr(lines, "LONGEST", 10)
-    with pytest.raises(DataError, match="a line is longer"):
-        merged(parallel(tmp_path, b"x" * 20, b"y\n"))
+    for before, line in ((b"", 1), (b"a\nb\n", 3)):
+        with pytest.raises(DataError, match=f"a:{line}: a line is longer"):
+            merged(parallel(tmp_path, before + b"x" * 20, b"y\n" * line))
+
+
+@pytest.mark.parametrize("block", [1 << 20, 4])
+def test_carriage_returns_instead_of_line_feeds_are_named(tmp_path, monkeypatch, block):
+    monkeypatch.setattr(lines, "BLOCK", block)
+    monkeypatch.setattr(lines, "LONGEST", 10)
+    for content in b"x\ry\rz", b"x\ry\r", b"x" * 5 + b"\r" + b"y" * 20:
+        with pytest.raises(DataError, match=r"a: the file has carriage returns instead of line feeds.*tr '\\r' '\\n' < a"):
+            merged(parallel(tmp_path, content, b"1\n2\n3\n"))
+    assert merged(parallel(tmp_path, b"x\r", b"1\r\n"))[:2] == (["x"], ["1"])
+
+
+@pytest.mark.parametrize("blank", ["", " ", "\u200b", " \u200b\u2060 ", "\ufeff\u200e", "\u00ad", "\U000e0061"])
+def test_a_row_in_which_nothing_can_be_seen_is_empty(tmp_path, blank):
+    good = "\u200ba"  # one visible letter is enough
+    rows = merged(parallel(tmp_path, f"x\n{blank}\n{good}\n".encode(), b"1\n2\n3\n"))
+    assert (rows.sources, rows.lines) == (["x", good], [1, 3])
+    assert [fault.problem for fault in rows.faults] == ["the source is empty"]
+
+
+def test_format_characters_are_those_of_unicode():
+    unseen = {chr(code) for code in range(sys.maxunicode + 1) if SEEN.search(chr(code)) is None}
+    assert unseen >= {letter for letter in map(chr, range(sys.maxunicode + 1)) if unicodedata.category(letter) == "Cf"}
+    assert not {letter for letter in unseen if unicodedata.category(letter)[0] in "LNPSM"}
 
 
 def faults(number: int) -> list[Fault]:

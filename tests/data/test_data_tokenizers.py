@@ -178,11 +178,25 @@ def test_no_text_is_refused(kind):
 
 
 def test_training_takes_a_bounded_sample(monkeypatch):
-    assert subwords.sample(range(10), 20) == list(range(10))
-    kept = subwords.sample(range(10_000), 100)
-    assert kept == subwords.sample(iter(range(10_000)), 100)
-    assert len(set(kept)) == 100
-    assert 4000 < sum(kept) / 100 < 6000
+    texts = [f"{number:04}" for number in range(10_000)]
+    assert subwords.sample(texts[:10], 10, 40) == (texts[:10], 10)
+    for limits in ((100, 10**6), (10**6, 400)):  # lines, letters
+        kept, seen = subwords.sample(iter(texts), *limits)
+        assert (kept, seen) == subwords.sample(texts, *limits)
+        assert (kept, seen) == (sorted(set(kept)), 10_000)
+        assert 40 < len(kept) <= 100
+        assert 4000 < sum(map(int, kept)) / len(kept) < 6000
+    assert subwords.sample(["a" * 50], 10, 40) == (["a" * 50], 1)
+
+
+def test_a_tokenizer_says_that_it_saw_a_sample(monkeypatch):
+    texts = [f"salve {number % 90}" for number in range(300)]
+    assert train_tokenizer(Section(kind="unigram", size=60), texts).trained_on is None
+    monkeypatch.setattr(subwords, "LETTERS", 1500)
+    told = train_tokenizer(Section(kind="unigram", size=60), texts).trained_on
+    assert told is not None
+    assert told.startswith("a sample of ")
+    assert told.endswith(" of 300 lines")
 
 
 @pytest.mark.parametrize("kind", ["unigram", "bpe"])

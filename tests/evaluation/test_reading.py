@@ -18,6 +18,7 @@ from regard.errors import DataError, UserError
 from regard.evaluation.alignment import alignment_error_rate, choose_reading, read_gold, score_readings
 from regard.models.directory import Bundle, Reading, load_model, save_model, store_reading
 from regard.models.interface import Steps
+from regard.models.limits import Limits
 from regard.recipe import Decoding, Recipe, Tokenizer
 
 HEADS = 3
@@ -27,6 +28,8 @@ DIAGONAL = [parse_links(" ".join(f"{i}-{i}" for i in range(min(len(a.split()), l
 
 class Looking(torch.nn.Module):
     """No model, but looks as one would give them: `weights(heads, steps, source)` for every row."""
+
+    limits = Limits()
 
     decoder = SimpleNamespace(has_attention=True, copies_words=False)
 

@@ -12,6 +12,7 @@ from small import digests, small_recipe, torment
 
 import regard
 from regard import run
+from regard.data import subwords
 from regard.errors import UserError
 from regard.evaluation.metrics import Score
 from regard.training import loop
@@ -267,3 +268,31 @@ def test_tensorboard_gets_the_losses(finished):
     journal = [row["loss"] for row in read_journal(finished / "journal.jsonl") if "loss" in row]
     assert [event.value for event in events.Scalars("train/loss")] == pytest.approx(journal, rel=1e-5)
     assert {"valid/bleu", "valid/loss", "lr"} <= set(events.Tags()["scalars"])
+
+
+def test_a_damaged_record_of_the_data_is_made_again(finished, tmp_path, capsys):
+    directory = shutil.copytree(finished, tmp_path / "run")
+    flip(directory / "data" / "manifest.json", random.Random(5))
+    assert run.train(small_recipe(30), directory, resume=True) is None
+    told = capsys.readouterr().err
+    assert told.count("manifest.json: damaged") == 1
+    assert "the token store is built again from" in told
+    assert digests(directory) == digests(finished)
+
+
+def test_a_lost_journal_is_named(finished, tmp_path, capsys):
+    directory = shutil.copytree(finished, tmp_path / "run")
+    assert run.train(small_recipe(30), directory, resume=True, talk=False) is None
+    assert capsys.readouterr().err == ""
+    size = (directory / "journal.jsonl").stat().st_size
+    for left in (size // 2, 0):
+        os.truncate(directory / "journal.jsonl", left)
+        run.train(small_recipe(30), directory, resume=True, talk=False)
+        lost = f"{size - left:,} bytes of what happened before step 30 are lost"
+        assert capsys.readouterr().err == f"warning: {directory / 'journal.jsonl'}: {lost}\n"
+
+
+def test_a_sample_for_the_tokenizers_is_said(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(subwords, "SAMPLE", 100)
+    assert run.train(small_recipe(2, "data.tokenizer.kind=unigram", "data.tokenizer.size=80"), tmp_path / "run") is None
+    assert capsys.readouterr().err.count("the tokenizer was trained on a sample of ") == 2

@@ -11,6 +11,7 @@ from regard.errors import UserError
 from regard.models.decoders.words import WordDecoder
 from regard.models.encoders.convolutional import ConvolutionalConfig
 from regard.models.interface import Memory, Step, StepFunction, Steps
+from regard.models.limits import Limit, limit
 from regard.nn.attention import Attention
 from regard.nn.convolution import HALF, Convolution, GatedBlock, gated, scale_gradient, start_histories
 from regard.nn.dropout import Dropout
@@ -90,6 +91,10 @@ class ConvolutionalDecoder(WordDecoder):
         nn.init.zeros_(self.output.bias)
         if config.tied:
             self.output.weight = self.embed.weight
+
+    @property
+    def limit(self) -> Limit | None:
+        return limit(self.positions.known_places, "longest")
 
     def prepare(self, memory: Memory) -> Memory:
         """Keys z_j and values √m (z_j + e_j), m the source's length. As all layers read them, z_j learns from their mean."""

@@ -10,11 +10,12 @@ from torch import Tensor, nn
 
 from regard.bounds import Depth, Size
 from regard.data.tokenizers import PAD
-from regard.models.attention import AttentionConfig
+from regard.models.attention import AttentionConfig, memory_limit
 from regard.models.decoders.context import ASKS, CONTEXTS, Climbed, Inputs, Moment, Parts, RecurrentState
 from regard.models.decoders.words import WordDecoder
 from regard.models.experts import ExpertsBetween
 from regard.models.interface import Memory, Step, StepFunction, Steps
+from regard.models.limits import Limit
 from regard.nn.attention import Glance, Prepared, Trace
 from regard.nn.attention.attention import join_choices
 from regard.nn.cells import CELLS, Cell, CellList, CellState
@@ -131,6 +132,10 @@ class RecurrentDecoder(WordDecoder):
             self.connections.append(connection)
             size = connection.size
         return size
+
+    @property
+    def memory_limit(self) -> Limit | None:
+        return None if self.attention is None else memory_limit(self.attention, "attention.longest")
 
     def prepare(self, memory: Memory) -> Memory:
         attention = None if self.attention is None else self.attention.prepare(memory.states, memory.visible)

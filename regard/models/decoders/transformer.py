@@ -8,9 +8,11 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.data.tokenizers import PAD
+from regard.models.attention import memory_limit
 from regard.models.decoders.words import WordDecoder
 from regard.models.interface import Memory, Step, StepFunction, Steps
-from regard.models.transformer import HeadsConfig, StackConfig
+from regard.models.limits import Limit, smallest
+from regard.models.transformer import HeadsConfig, StackConfig, stack_limit
 from regard.nn.attention import Moment, Prepared, Where
 from regard.nn.copying import COPIES
 from regard.nn.transformer import LayerState
@@ -48,6 +50,14 @@ class TransformerDecoder(WordDecoder):
             config.size, vocabulary, tied=config.tied, bias=config.output_bias, copy_words=config.copy_words,
             memory_size=memory_size, draws=draws,
         )  # fmt: skip
+
+    @property
+    def limit(self) -> Limit | None:
+        return stack_limit(self.stack)
+
+    @property
+    def memory_limit(self) -> Limit | None:
+        return smallest(*(memory_limit(layer.to_memory, "cross_attention.longest") for layer in self.stack.layers))
 
     def prepare(self, memory: Memory) -> Memory:
         layers = [layer.to_memory.prepare(memory.states, memory.visible) for layer in self.stack.layers]

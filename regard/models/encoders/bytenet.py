@@ -61,6 +61,10 @@ class ByteNetEncoder(Encoder):
         self.blocks = config.build_blocks()
         self.dropout = Dropout(config.dropout)
 
+    def tokens_for(self, states: int) -> int:
+        most = int((states - self.extra) / self.stretch)
+        return most if math.ceil(self.stretch * most + self.extra) <= states else most - 1
+
     def unfold(self, words: Float[Tensor, "batch source size"]) -> Float[Tensor, "batch unfolded size"]:
         source = words.shape[1]
         return nn.functional.pad(words, (0, 0, 0, math.ceil(self.stretch * source + self.extra) - source))

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from regard.bounds import DEEPEST, Depth, Size, Width
 from regard.models.interface import Encoder, Memory
+from regard.models.limits import Limit, limit
 from regard.nn.convolution import Convolution, GatedBlock
 from regard.nn.dropout import Dropout
 from regard.nn.pooling import mean_over
@@ -91,6 +92,10 @@ class ConvolutionalEncoder(Encoder):
             for inputs, (size, width) in zip(config.inputs, config.blocks, strict=True)
         )
         self.dropout = Dropout(config.dropout)
+
+    @property
+    def limit(self) -> Limit | None:
+        return limit(self.positions.known_places, "longest")
 
     def forward(self, tokens: Int[Tensor, "batch source"], lengths: Int[Tensor, "batch"]) -> Memory:
         self.positions.check(tokens.shape[1])

@@ -7,7 +7,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.models.interface import Encoder, Memory
-from regard.models.transformer import StackConfig
+from regard.models.limits import Limit
+from regard.models.transformer import StackConfig, stack_limit
 from regard.nn.embedding import Embedding
 
 
@@ -23,6 +24,10 @@ class TransformerEncoder(Encoder):
         self.memory_size = self.summary_size = config.size
         self.embed = Embedding(vocabulary, config.size)
         self.stack = config.stack()
+
+    @property
+    def limit(self) -> Limit | None:
+        return stack_limit(self.stack)
 
     def forward(self, tokens: Int[Tensor, "batch source"], lengths: Int[Tensor, "batch"]) -> Memory:
         visible = torch.arange(tokens.shape[1], device=tokens.device) < lengths[:, None]

@@ -50,6 +50,11 @@ class Score(nn.Module):
         """`places` of these states in their sequence; 0 and up unless given."""
         return self.split(memory)
 
+    @property
+    def known_places(self) -> int | None:
+        """How many places of a memory it knows; None: all of them."""
+        return None
+
     def check(self, length: int) -> None:
         """UserError if a memory of this length has places that it does not know."""
 
@@ -170,6 +175,10 @@ class LocationScore(Score):
 
     def ask(self) -> Ask:
         return self.to_every_head
+
+    @property
+    def known_places(self) -> int | None:
+        return self.longest
 
     def check(self, length: int) -> None:
         if length > self.longest:

@@ -1,0 +1,137 @@
+"""Texts beyond the places that a model knows: that text alone fails, by its index, and outputs end where places end."""
+
+import pytest
+import torch
+
+from regard.data.tokenizers import END, train_tokenizer
+from regard.decoding.sampling import Sampling
+from regard.decoding.trained import Trained
+from regard.errors import UserError
+from regard.models import build, configure
+from regard.models.directory import Bundle
+from regard.models.limits import Limit, Limits
+from regard.recipe import Decoding, Tokenizer
+
+SIDE = {"embedding_size": 8, "hidden_size": 8, "layers": 1}
+STACK = {"size": 8, "inner": 16, "layers": 1, "dropout": 0.0}
+HEADS = {"heads": 2}
+CONVOLUTIONAL = {
+    "encoder": {"kind": "convolutional", "longest": 6, **SIDE}, "decoder": {"kind": "convolutional", "longest": 9, **SIDE}
+}  # fmt: skip
+ALONE = {"kind": "decoder_alone", "positions": "learned", "longest": 9, "attention": HEADS, **STACK}
+RECURRENT = {"embedding_size": 8, "hidden_size": 8}
+LOCATION = {"score": "location", "longest": 6}
+MODELS = {
+    "convolutional": (CONVOLUTIONAL, Limits(Limit(6, "model.encoder.longest"), Limit(9, "model.decoder.longest"))),
+    "transformer": (
+        {
+            "encoder": {"kind": "transformer", "attention": HEADS, "positions": "learned", "longest": 6, **STACK},
+            "decoder": {
+                "kind": "transformer", "positions": "learned", "longest": 9, **STACK,
+                "attention": HEADS, "cross_attention": HEADS,
+            },
+        },
+        Limits(Limit(6, "model.encoder.longest"), Limit(9, "model.decoder.longest")),
+    ),
+    "alone": (ALONE, Limits(both=Limit(9, "model.longest"))),
+    "location": (
+        {"encoder": RECURRENT, "decoder": {"attention": LOCATION, **RECURRENT}},
+        Limits(Limit(6, "model.decoder.attention.longest")),
+    ),
+    "location over a stretched memory": (
+        {"encoder": {"kind": "bytenet", "embedding_size": 8, "hidden_size": 4, "stretch": 1.5, "extra": 1},
+         "decoder": {"attention": {**LOCATION, "longest": 9}, **RECURRENT}},
+        Limits(Limit(5, "model.decoder.attention.longest")),
+    ),
+    "no limit": ({"encoder": RECURRENT, "decoder": RECURRENT}, Limits()),
+}  # fmt: skip
+TEXTS = ["a b", "a b c a", "c", "b c a", "a a"]
+LONG = "a b c a b c a b"
+
+
+def trained(section, beam=1, never_ends=False):
+    tokenizer = train_tokenizer(Tokenizer(kind="word"), ["a b c"])
+    torch.manual_seed(3)
+    model = build(configure(section), len(tokenizer), len(tokenizer))
+    if never_ends:
+        with torch.no_grad():
+            bias = torch.zeros(len(tokenizer))
+            bias[END] = -1e4
+            model.decoder.output.bias = torch.nn.Parameter(bias)
+    return Trained(Bundle(model, tokenizer, tokenizer, Decoding(beam=beam, max_ratio=10.0)))
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_model_says_how_many_places_it_knows(name):
+    section, limits = MODELS[name]
+    assert trained(section).model.limits == limits
+
+
+@pytest.mark.parametrize("name", [name for name in MODELS if name != "no limit"])
+def test_what_fits_is_read_and_one_token_more_is_refused(name):
+    """`problem` draws the line where the model itself fails."""
+    model = trained(MODELS[name][0])
+    for count in range(1, 12):
+        pair = " ".join(["a"] * count), "b"
+        source, lengths = model.pad(model.source.encode([pair[0]]))
+        words, _ = model.pad(model.target.encode([pair[1]]))
+        if model.too_long([pair[0]], [pair[1]]):
+            with pytest.raises(UserError, match="places"):
+                model.model(source, lengths, words)
+        else:
+            model.model(source, lengths, words)
+
+
+@pytest.mark.parametrize("name", ["convolutional", "transformer"])
+def test_long_targets_too(name):
+    model = trained(MODELS[name][0])
+    assert model.too_long(["a", "a"], [" ".join("b" * 8), " ".join("b" * 9)]) == {
+        1: "too long: the target has 10 tokens with its start mark, the model has places for 9 (model.decoder.longest)"
+    }
+    model.score([("a", " ".join("b" * 8))])
+    with pytest.raises(UserError, match=r"pairs\[1\]: too long: the target has 10 tokens"):
+        model.score([("a", "b"), ("a", " ".join("b" * 9))])
+
+
+@pytest.mark.parametrize("name", [name for name in MODELS if name != "no limit"])
+def test_a_list_with_a_long_text_is_refused_by_its_index_and_the_others_can_be_answered(name):
+    model = trained(MODELS[name][0])
+    texts = [*TEXTS, LONG, "b", LONG]
+    for call in (model.generate, model.search, model.sample):
+        with pytest.raises(UserError, match=r"texts\[5\] \(and 1 more\): too long: .* places for"):
+            call(texts)
+    with pytest.raises(UserError, match=r"pairs\[5\] \(and 1 more\): too long"):
+        model.align([(text, "b") for text in texts])
+    assert list(model.too_long(texts)) == [5, 7]
+    assert len(model.generate([text for text in texts if text != LONG])) == 6
+
+
+def test_without_a_limit_nothing_is_too_long():
+    model = trained(MODELS["no limit"][0])
+    assert model.too_long([LONG * 50]) == {}
+    assert len(model.generate([LONG * 50])) == 1
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+@pytest.mark.parametrize("name", ["convolutional", "transformer", "alone"])
+def test_outputs_end_where_places_end_in_any_company(name, beam):
+    model = trained(MODELS[name][0], beam, never_ends=True)
+    places = [9 - (len(text.split()) + 1 if name == "alone" else 0) for text in TEXTS]
+    together = model.search(TEXTS)
+    assert [len(found[0].tokens) for found in together] == places
+    drawn = model.sample(TEXTS, sampling=Sampling(seed=2))
+    for text, found, one in zip(TEXTS, together, drawn, strict=True):
+        (alone,) = model.search([text])
+        assert [each.tokens for each in alone] == [each.tokens for each in found]
+        assert [each.tokens for each in model.sample([text], sampling=Sampling(seed=2))[0]] == [each.tokens for each in one]
+
+
+def test_a_long_source_and_a_long_target_of_two_rows_share_a_batch():
+    """Together they are padded beyond the places of a decoder alone, though each row has places enough."""
+    model = trained(ALONE)
+    pairs = [("a b c a b c", "c"), ("b", "c a b a c b")]
+    together = model.score(pairs)
+    for pair, ours in zip(pairs, together, strict=True):
+        assert ours.log_prob == pytest.approx(model.score([pair])[0].log_prob, abs=1e-5)
+    for ours, pair in zip(model.align(pairs), pairs, strict=True):
+        torch.testing.assert_close(torch.from_numpy(ours.weights), torch.from_numpy(model.align([pair])[0].weights))
