@@ -1,7 +1,7 @@
 """`regard evaluate`"""
 
 import json
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -40,7 +40,8 @@ def evaluate(
     if {name for name, path in given.items() if path is not None} == {"alignment"}:
         raise UserError("--alignment goes with --source and --target; the recipe's test sets name their own")
     results, failed = dict[str, Any](), False
-    with nullcontext({}) if any(given.values()) else test_sets(run) as named, spooled(given) as (files, _):
+    recipes_own: AbstractContextManager[dict[str, Pairs]] = nullcontext({}) if any(given.values()) else test_sets(run)
+    with recipes_own as named, spooled(given) as (files, _):
         trained = load(run, device)
         sets = named or {"test": parse(Pairs, {name: str(path) for name, path in files.items()})}
         tests = {name: (read_test(one), read_links(one.alignment) if one.alignment else None) for name, one in sets.items()}
