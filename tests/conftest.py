@@ -11,7 +11,7 @@ import zlib
 import hypothesis
 import numpy as np
 import pytest
-import rich.style  # draws a number at import: before anybody watches
+import rich.style  # noqa: F401  it draws a number at import: before anybody watches
 import torch
 
 torch.set_num_threads(1)

@@ -123,7 +123,9 @@ def test_the_rate_falls_to_nothing_and_the_gradient_is_clipped(monkeypatch):
 
 
 def test_divergence_is_told_and_told_early():
-    windows = rows()  # tanh holds inf at 1, and whether inf - inf is computed is up to the CPU's products: relu lets inf through
+    windows = (
+        rows()
+    )  # tanh holds inf at 1, and whether inf - inf is computed is up to the CPU's products: relu lets inf through
     assert not train(build("relu", 9, 6, 1.0, seed=1), windows, SIZE, Choice(1e30, 1.0, 1.0), 5, seed=1)
     model = build("tanh", 9, 6, math.inf, seed=1)
     assert not train(model, windows, SIZE, Choice(0.01, 1.0, 1.0), 10**9, seed=1)
