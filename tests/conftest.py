@@ -84,9 +84,12 @@ def pytest_fixture_setup(fixturedef, request):
             random.setstate(states[1])
 
 
+# pytest, torch and others set some of these for themselves when they are first used
+THEIRS = ("PYTEST_", "TORCH", "_TORCH", "PYTORCH", "TRITON", "CUDA", "CUBLAS", "DISABLE_CUPTI", "TEARDOWN_CUPTI", "KMP_", "MPL")
+
+
 def environment():
-    theirs = ("PYTEST_CURRENT_TEST", "TORCHINDUCTOR_CACHE_DIR")  # pytest and torch set these for themselves
-    return {name: value for name, value in os.environ.items() if name not in theirs}
+    return {name: value for name, value in os.environ.items() if not name.startswith(THEIRS)}
 
 
 def restore_environment(values):
