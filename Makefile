@@ -2,11 +2,12 @@ PYTHON ?= python3.11
 BIN := .venv/bin
 STAMP := .venv/installed
 RUN := runs/demo
+SEED ?= 1
 PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal
 # every shape in a signature is checked: four times slower, so it is done where each part runs once, and in test-slow
 SHAPES := --jaxtyping-packages=regard.data,regard.nn,regard.models,regard.decoding,regard.training,regard.evaluation,regard.run,regard.insight,regard.lab,beartype.beartype
 
-.PHONY: install demo test test-slow test-gpu check bench clean
+.PHONY: install demo test test-shuffled test-slow test-gpu check bench clean
 
 install: $(STAMP)
 
@@ -27,6 +28,10 @@ demo: $(STAMP)
 test: $(STAMP)
 	$(PYTEST) -m "not slow and not gpu"
 	$(PYTEST) $(SHAPES) -m "not slow and not gpu" tests/models tests/nn/test_attention.py tests/nn/test_recurrent.py tests/decoding tests/training/test_objective.py tests/training/test_penalties.py -k "stepping or alike or equation or objective or penalt or formula"
+
+# in an order drawn from SEED: a test that needs another to run before it fails here
+test-shuffled: $(STAMP)
+	$(PYTEST) --shuffle $(SEED) -m "not slow and not gpu"
 
 test-slow: $(STAMP)
 	$(PYTEST) -m slow

@@ -36,7 +36,7 @@ def trained(request):
 def copies_often(trained):
     bias = trained.model.decoder.output.bias.data
     bias[:] = -60.0
-    bias[END] = 0.5
+    bias[END] = 1.5  # most outputs end before their limit, whatever the seed
     return trained
 
 

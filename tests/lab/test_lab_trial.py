@@ -40,13 +40,18 @@ def lanes_of(windows):
     return [(inputs, targets) for window in whole for inputs, targets in zip(window.inputs, window.targets, strict=True)]
 
 
-ROWS = Rows(torch.randint(9, (10, 7)), torch.where(torch.rand(10, 7) < 0.4, IGNORE, torch.randint(9, (10, 7))))
+def rows():
+    return Rows(torch.randint(9, (42, 7)), torch.where(torch.rand(42, 7) < 0.4, IGNORE, torch.randint(9, (42, 7))))
 
 
-@pytest.mark.parametrize("windows", [ROWS, Stream(torch.randint(9, (87,)))], ids=["rows", "stream"])
+def stream():
+    return Stream(torch.randint(9, (287,)))
+
+
+@pytest.mark.parametrize("make", [rows, stream])
 @pytest.mark.parametrize("cell", ["tanh", "lstm", "gru"])
-def test_figures_equal_brute_force(cell, windows):
-    model = build(cell, 9, 6, 2.0, seed=3)
+def test_figures_equal_brute_force(cell, make):
+    model, windows = build(cell, 9, 6, 2.0, seed=3), make()
     with torch.no_grad():
         losses, hits, asked = (
             sum(part) for part in zip(*(brute_force(model, *lane) for lane in lanes_of(windows)), strict=True)
@@ -112,14 +117,16 @@ def test_the_rate_falls_to_nothing_and_the_gradient_is_clipped(monkeypatch):
         return step(self, *arguments)
 
     monkeypatch.setattr(torch.optim.Adam, "step", spy)
-    assert train(build("tanh", 9, 6, 1.0, seed=1), ROWS, SIZE, Choice(0.01, 1.0, 0.02), 4, seed=1)
+    assert train(build("tanh", 9, 6, 1.0, seed=1), rows(), SIZE, Choice(0.01, 1.0, 0.02), 4, seed=1)
     assert rates == pytest.approx([0.01, 0.0075, 0.005, 0.0025])
     assert max(norms) <= 0.02 * 1.0001
 
 
 def test_divergence_is_told_and_told_early():
-    windows = Rows(ROWS.inputs, ROWS.targets)
-    assert not train(build("tanh", 9, 6, 1.0, seed=1), windows, SIZE, Choice(1e30, 1.0, 1.0), 5, seed=1)
+    windows = (
+        rows()
+    )  # tanh holds inf at 1, and whether inf - inf is computed is up to the CPU's products: relu lets inf through
+    assert not train(build("relu", 9, 6, 1.0, seed=1), windows, SIZE, Choice(1e30, 1.0, 1.0), 5, seed=1)
     model = build("tanh", 9, 6, math.inf, seed=1)
     assert not train(model, windows, SIZE, Choice(0.01, 1.0, 1.0), 10**9, seed=1)
 

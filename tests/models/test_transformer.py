@@ -101,14 +101,13 @@ def test_it_is_torch_nn_transformer(place, activation):
         torch.testing.assert_close(torch.cat([tensor.grad for tensor in ours]), theirs.grad, rtol=1e-8, atol=1e-8)
 
 
-@pytest.fixture(scope="module")
-def theirs():
+@pytest.fixture
+def theirs(monkeypatch):
     """Hugging Face's library, which must not ask its hub for anything."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("HF_HUB_OFFLINE", "1")
-        import transformers
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    import transformers
 
-        yield transformers
+    return transformers
 
 
 @pytest.mark.parametrize(("activation", "scaled"), [("relu", True), ("gelu", False), ("swish", True)])

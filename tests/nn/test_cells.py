@@ -282,13 +282,13 @@ def test_a_size_below_one_is_refused(name, sizes):
 
 def wrong(**changes):
     """The arguments of a scan, one of them wrong."""
-    right = {"inputs": torch.randn(3, 4, 5), "state": None, "lengths": None}
+    right = {"inputs": torch.zeros(3, 4, 5), "state": None, "lengths": None}
     return right | changes
 
 
 WRONG = {
-    "input size": (wrong(inputs=torch.randn(3, 4, 6)), r"\[batch, time, 5\], not \[3, 4, 6\]"),
-    "no time": (wrong(inputs=torch.randn(3, 5)), r"\[batch, time, 5\], not \[3, 5\]"),
+    "input size": (wrong(inputs=torch.zeros(3, 4, 6)), r"\[batch, time, 5\], not \[3, 4, 6\]"),
+    "no time": (wrong(inputs=torch.zeros(3, 5)), r"\[batch, time, 5\], not \[3, 5\]"),
     "lengths of other rows": (wrong(lengths=torch.tensor([1, 2])), r"one length a row: \[3\], not \[2\]"),
     "lengths of two dimensions": (wrong(lengths=torch.ones(3, 1, dtype=torch.long)), r"\[3\], not \[3, 1\]"),
     "a negative length": (wrong(lengths=torch.tensor([1, -1, 2])), r"between 0 and 4; given: \[1, -1, 2\]"),

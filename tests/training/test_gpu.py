@@ -22,6 +22,15 @@ from regard.training.watch import Watch
 pytestmark = pytest.mark.gpu
 
 
+@pytest.fixture
+def deterministic_alone(monkeypatch):
+    """`training.deterministic` holds for the whole process: the tests that follow do not ask for it."""
+    monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    yield
+    torch.use_deterministic_algorithms(False)
+
+
+@pytest.mark.usefixtures("deterministic_alone")
 def test_a_resumed_run_goes_on_where_it_stopped(tmp_path):
     """With training.deterministic the losses are those of a run that was not interrupted."""
     changes = ("training.device=cuda", "training.deterministic=true", "training.log_every=1")
