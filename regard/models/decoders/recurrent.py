@@ -1,19 +1,17 @@
 """The recurrent decoder: any cell, any attention, and the context used as Bahdanau, as Luong or not at all."""
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
-from pydantic import model_validator
 from torch import Tensor, nn
 
-from regard.bounds import Depth, Size
 from regard.data.tokenizers import PAD
-from regard.models.attention import AttentionConfig, memory_limit
+from regard.models.attention import memory_limit
 from regard.models.decoders.context import ASKS, CONTEXTS, Climbed, Inputs, Moment, Parts, RecurrentState
+from regard.models.decoders.recurrent_config import RecurrentDecoderConfig as RecurrentDecoderConfig
 from regard.models.decoders.words import WordDecoder
-from regard.models.experts import ExpertsBetween
 from regard.models.interface import Memory, Step, StepFunction, Steps
 from regard.models.limits import Limit
 from regard.nn.attention import Glance, Prepared, Trace
@@ -25,58 +23,10 @@ from regard.nn.experts import Between, Mixed, Use, total
 from regard.nn.recurrent import CONNECTIONS, connection_over, recurrent_mask
 from regard.nn.scan import scan
 from regard.nn.shared import Linear, shared
-from regard.recipe import Positive, Rate, Section, choose, name_of
+from regard.recipe import choose
 
 Words = Float[Tensor, "batch target size"]
 Present = Bool[Tensor, "batch target"] | None  # what is no padding, if experts have to know
-
-
-class RecurrentDecoderConfig(Section):
-    kind: Literal["recurrent"] = "recurrent"
-    cell: Annotated[str, name_of(CELLS, "cell")] = "gru"
-    embedding_size: Size = 256
-    hidden_size: Size = 256
-    layers: Depth = 1
-    attention: AttentionConfig | None = AttentionConfig()
-    context: Annotated[str, name_of(CONTEXTS, "use of the context")] = "into_cell"
-    asks: Annotated[str, name_of(ASKS, "layer that asks")] = "top"  # the layer whose state is the query
-    connections: Annotated[str, name_of(CONNECTIONS, "connection")] = "plain"  # between layers
-    connect_from: Positive = 1  # the lowest layer that has the connection over it
-    connect_top: bool = False  # whether the top layer has it too
-    start_from: Literal["projected", "encoder", "zero"] = "projected"  # s_0: tanh(W summary), the encoder's last states, 0
-    dropout: Rate = 0.0
-    recurrent_dropout: Rate = 0.0  # on what the past gives, one mask a target
-    layer_norm: bool = False  # inside the cell
-    tied: bool = False  # the output layer is the embedding, transposed
-    copy_words: Annotated[str, name_of(COPIES, "way of copying")] | None = None  # from the source, known words or not
-    experts: ExpertsBetween | None = None
-
-    @model_validator(mode="before")
-    @classmethod
-    def older_name(cls, values: Any) -> Any:
-        """`bridge: true` was `projected`, `bridge: false` was `zero`."""
-        old = values.get("bridge") if isinstance(values, dict) and "start_from" not in values else None
-        if not isinstance(old, bool):
-            return values
-        rest = {key: value for key, value in values.items() if key != "bridge"}
-        return {**rest, "start_from": "projected" if old else "zero"}
-
-    @property
-    def first_states(self) -> list[str] | None:
-        """What each layer wants of the encoder to start from, in words; None: nothing as it is."""
-        return [f"{self.cell} of {self.hidden_size}"] * self.layers if self.start_from == "encoder" else None
-
-    @model_validator(mode="after")
-    def experts_have_a_place(self) -> "RecurrentDecoderConfig":
-        if self.experts is not None:
-            self.experts.place(self.layers)
-        return self
-
-    @model_validator(mode="after")
-    def attention_and_its_use(self) -> "RecurrentDecoderConfig":
-        if (self.attention is None) != (self.context == "none"):
-            raise ValueError("`attention: null` goes with `context: none`, and the other way round")
-        return self
 
 
 class Keys(NamedTuple):
