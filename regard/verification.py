@@ -12,8 +12,11 @@ from regard.errors import DamagedError, UserError
 from regard.models.directory import check_model
 from regard.models.stored import CONFIG, WEIGHTS
 from regard.recipe import read
+from regard.run_directory import SEALED
+from regard.training.checkpoint import NAME
 
 RUN = ("recipe.yaml", "checkpoints", "journal.jsonl")  # what tells a run, one of them at least
+NEEDED = ("tokenizers", "data")  # by a run that has a checkpoint
 STEPS = ("checkpoints", "best")  # its folders of sealed directories, one a step
 
 
@@ -41,13 +44,13 @@ def in_run(run: Path) -> Iterator[Finding]:
     """Its parts in the order they are written. A run that has not come so far lacks the last of them."""
     begun = any((run / "checkpoints").glob("step-*"))
     yield told(run / "recipe.yaml", check_recipe)
-    for name in ("tokenizers", "data"):
-        if begun or (run / name).exists():
+    for name in SEALED[:-1]:
+        if (begun and name in NEEDED) or (run / name).exists():
             yield from in_sealed(run / name)
     if begun or (run / "journal.jsonl").exists():
         yield told(run / "journal.jsonl", check_journal)
-    for step in sorted(step for name in STEPS for step in (run / name).glob("step-*")):
-        yield from in_sealed(step)
+    for step in sorted(step for name in STEPS if (run / name).is_dir() for step in (run / name).iterdir()):
+        yield from in_sealed(step) if NAME.fullmatch(step.name) else [Finding(step, "not of this run")]
     if (run / "model").exists():
         yield from in_sealed(run / "model")
 
