@@ -199,7 +199,9 @@ def parse(section: type[S], values: object, where: str = "") -> S:
 def built_in() -> dict[str, str]:
     """Name -> text of every recipe shipped with regard."""
     folder = resources.files("regard") / "recipes"
-    files = sorted((file for file in folder.iterdir() if file.name.endswith(".yaml")), key=lambda file: file.name)
+    files = sorted(
+        (file for file in folder.iterdir() if file.name.endswith(".yaml")), key=lambda file: file.name[: -len(".yaml")]
+    )
     return {file.name.removesuffix(".yaml"): file.read_text(encoding="utf-8") for file in files}
 
 
