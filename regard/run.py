@@ -3,9 +3,9 @@
 import json
 import shutil
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -56,18 +56,16 @@ def train(recipe: Recipe, directory: Path, resume: bool = False, talk: bool = Tr
     recipe = recipe.model_copy(update={"model": configure(recipe.model).model_dump(mode="json")})
     if recipe.training.deterministic:
         make_deterministic()
-    with group(recipe.training.device) as processes, lock(directory) if processes.first else nullcontext():
+    with group(recipe.training.device) as processes, ExitStack() as held:
         say = Display(0, 0, None, talk and processes.first).say
-        recipe = processes.share(begin(recipe, directory, resume) if processes.first else None)
-        prepared: Prepared = in_turn(processes, lambda: prepare(recipe, directory, say))
+
+        def open_run() -> Recipe:
+            held.enter_context(lock(directory))
+            return begin(recipe, directory, resume)
+
+        recipe = processes.share(open_run)
+        prepared = processes.in_turn(lambda: prepare(recipe, directory, say))
         return fit(recipe, directory, prepared, processes, talk, say)
-
-
-def in_turn(processes: Group, action: Callable[[], Any]) -> Any:
-    """The first process does it, the others find it done."""
-    result = action() if processes.first else None
-    processes.share(None)
-    return result if processes.first else action()
 
 
 def begin(recipe: Recipe, directory: Path, resume: bool) -> Recipe:
@@ -225,7 +223,7 @@ def fit(recipe: Recipe, directory: Path, prepared: Prepared, processes: Group, t
         mean = f", the mean of {len(steps)} checkpoints" if len(steps) > 1 else ""
         say(f"the model is in {directory / 'model'}{mean}")
     elif ending.signal is not None:
-        say(f"stopped at step {ending.progress.step}; continue with `regard train --run {directory} --resume`")
+        say(f"stopped at step {ending.progress.step}; continue with `{processes.command} train -r {directory} --resume`")
     return ending.signal
 
 

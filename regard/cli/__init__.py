@@ -8,6 +8,7 @@ import typer
 
 from regard import __version__
 from regard.cli import align, corpora, evaluate, generate, lab, look, plan, recipes, train
+from regard.cli.ranks import die_of_ctrl_c, first_to_tell
 from regard.errors import UserError
 
 app = typer.Typer(
@@ -46,12 +47,14 @@ def main() -> None:
     """Run a verb. Errors of users: one message, exit code 2. Typer turns Ctrl-C to 130 and is quiet when a reader goes away."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8")  # whatever the locale says: text files are UTF-8 here
+    die_of_ctrl_c()
     try:
         app(prog_name="regard")
     except (UserError, OSError) as error:
         if "--debug" in sys.argv:
             raise
-        print(f"error: {tell(error)}", file=sys.stderr)
+        if first_to_tell(tell(error)):
+            print(f"error: {tell(error)}", file=sys.stderr)
         sys.exit(2)
 
 

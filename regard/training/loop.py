@@ -103,7 +103,7 @@ class Trainer:
         folder = self.directory / "checkpoints"
         if self.group.first:
             sweep(self.directory / "best")
-        path = self.group.share(checkpoint.latest(folder, print_warning) if self.group.first else None)
+        path = self.group.share(lambda: checkpoint.latest(folder, print_warning))
         if path is None:
             return Progress()
         progress = checkpoint.restore(path, self.model, self.optimizer, print_warning)
@@ -215,7 +215,7 @@ class Trainer:
         """Validate; keep the weights if they are among the best; decide whether to go on."""
         self.settle(progress, all_of_them=True)
         self.objective.eval()
-        scores: dict[str, float] = self.group.share(self.validate() if self.group.first else None)
+        scores = self.group.share(self.validate)
         by = self.training.validate_by
         score = scores[by] * HIGHER_IS_BETTER[by]
         best = not progress.best or score > progress.best[0][0]
