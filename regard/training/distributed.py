@@ -98,26 +98,28 @@ def group(device: str = "auto") -> Iterator[Group]:
     if place.type == "cuda":
         torch.cuda.set_device(place)
     try:
-        join("nccl" if place.type == "cuda" else "gloo")
-        yield Group(distributed.get_rank(), world, place)
+        yield join(place)
     except RuntimeError as error:
         if not isinstance(error, distributed.DistError) and "gloo" not in str(error):
             raise
         time.sleep(2)  # the process at fault speaks first, and torchrun ends us if it is gone
-        raise PeerError(f"the processes of this run have lost each other: {str(error).splitlines()[0]}") from error
+        raise PeerError(f"the processes of this run do not reach each other: {str(error).splitlines()[0]}") from error
     finally:
         if distributed.is_initialized():
             distributed.destroy_process_group()
 
 
-def join(backend: str) -> None:
-    """Connect with every other process within a short time; waiting for each other later may take long."""
+def join(device: torch.device) -> Group:
+    """Connect with every other process within a short time; later they may wait for each other long."""
     store, rank, world = next(distributed.rendezvous("env://", timeout=JOIN))
     store.set_timeout(JOIN)
+    backend = "nccl" if device.type == "cuda" else "gloo"
     distributed.init_process_group(backend, store=meet(store, rank, world), rank=rank, world_size=world, timeout=JOIN)
-    distributed.barrier()  # NCCL connects at its first use
+    processes = Group(rank, world, device)
+    processes.largest(0)  # NCCL connects at its first use
     assert distributed.group.WORLD is not None
     distributed.group.WORLD.set_timeout(WAIT)
+    return processes
 
 
 def meet(store: distributed.Store, rank: int, world: int) -> distributed.Store:
