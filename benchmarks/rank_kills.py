@@ -51,6 +51,11 @@ def ranks(job: Job) -> list[int]:
         return []
 
 
+def new_pair(job: Job, seen: set[int]) -> list[int] | None:
+    living = ranks(job)
+    return living if len(living) == 2 and not seen & set(living) else None
+
+
 def newest(directory: Path) -> Path | None:
     return max((directory / "checkpoints").glob("step-*"), default=None)
 
@@ -79,15 +84,15 @@ def kill_ranks(job: Job, directory: Path, kills: int, start: float, chance: rand
     """Half of the kills fall anywhere between the start of the ranks and their first save, half soon after it."""
     seen: set[int] = set()
     for count in range(kills):
-        pair = wait(job, lambda: living if len(living := ranks(job)) == 2 and not seen & set(living) else None)
-        seen |= set(pair or ())
+        pair = wait(job, lambda: new_pair(job, seen)) or []
+        seen.update(pair)
         before = newest(directory)
         if chance.random() < 0.5:
             time.sleep(chance.uniform(0.0, start))
         else:
             wait(job, lambda before=before: newest(directory) != before)
             time.sleep(chance.uniform(0.0, 0.5))
-        victims = sorted(set(pair or ()) & set(ranks(job)))
+        victims = sorted(set(pair) & set(ranks(job)))
         if not victims:  # the run has come to its end
             return count
         os.kill(chance.choice(victims), signal.SIGKILL)

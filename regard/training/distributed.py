@@ -10,6 +10,8 @@ from uuid import uuid4
 
 import torch
 from torch import distributed
+from torch.distributed.distributed_c10d import PrefixStore, Store
+from torch.distributed.rendezvous import rendezvous
 
 from regard.errors import PeerError, UserError
 from regard.models.device import choose_device
@@ -111,7 +113,7 @@ def group(device: str = "auto") -> Iterator[Group]:
 
 def join(device: torch.device) -> Group:
     """Connect with every other process within a short time; later they may wait for each other long."""
-    store, rank, world = next(distributed.rendezvous("env://", timeout=JOIN))
+    store, rank, world = next(rendezvous("env://", timeout=JOIN))
     store.set_timeout(JOIN)
     backend = "nccl" if device.type == "cuda" else "gloo"
     distributed.init_process_group(backend, store=meet(store, rank, world), rank=rank, world_size=world, timeout=JOIN)
@@ -122,7 +124,7 @@ def join(device: torch.device) -> Group:
     return processes
 
 
-def meet(store: distributed.Store, rank: int, world: int) -> distributed.Store:
+def meet(store: Store, rank: int, world: int) -> Store:
     """A part of torchrun's store that no earlier attempt has written to.
 
     The store outlives a killed process, and Gloo would take the addresses in it for those of living ones (pytorch#135712).
@@ -134,7 +136,7 @@ def meet(store: distributed.Store, rank: int, world: int) -> distributed.Store:
         store.set(f"regard/call/{rank}", me)
         name = store.get(f"regard/answer/{me}").decode()
         store.add(f"regard/come/{name}", 1)
-        return distributed.PrefixStore(name, store)
+        return PrefixStore(name, store)
     while (come := store.add(f"regard/come/{me}", 0)) < world - 1:
         if time.monotonic() > end:
             raise PeerError(f"only {come + 1} of {world} processes came within {JOIN.total_seconds():.0f} seconds")
@@ -142,4 +144,4 @@ def meet(store: distributed.Store, rank: int, world: int) -> distributed.Store:
         for call in calls:
             store.set(f"regard/answer/{store.get(call).decode()}", me)
         time.sleep(0.02)
-    return distributed.PrefixStore(me, store)
+    return PrefixStore(me, store)

@@ -1,4 +1,4 @@
-"""`joining.py OUT dies|lives`: one of two processes, as torchrun would start it; joins when told. What it has seen goes to OUT as JSON."""
+"""`joining.py OUT dies|lives`: one of two processes, as torchrun starts them. It joins when told; OUT gets what it has seen."""
 
 import json
 import os

@@ -58,7 +58,7 @@ def test_a_second_attempt_joins_and_errors_reach_all(tmp_path):
     assert first["mistake_in_turn"] == other["mistake_in_turn"] == "UserError: no such file"
     assert (first["bug"], other["bug"]) == ("KeyError: 'key'", "PeerError: the first process failed: KeyError: 'key'")
     assert (first["in_turn"], other["in_turn"]) == ("0", "1")
-    assert first["waits_long"] and other["waits_long"]
+    assert (first["waits_long"], other["waits_long"]) == (True, True)
 
 
 def met(store, world):
