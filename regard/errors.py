@@ -1,5 +1,10 @@
 """Errors for people: what is wrong, where, what is allowed. The command line prints them without a traceback."""
 
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
 
 class UserError(ValueError):
     """Something the user can mend: a wrong key, a bad file, a run that is in use."""
@@ -19,3 +24,14 @@ class DamagedError(UserError):
 
 class RecipeError(UserError):
     """The recipe is wrong; the message names the key and the choices."""
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """A full disk is told by the system without saying where: name the file that was being written."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None and error.errno is not None:
+            raise OSError(error.errno, os.strerror(error.errno), str(path)) from error
+        raise

@@ -1,11 +1,11 @@
 """A run: a directory with a recipe, vocabularies, a journal, checkpoints and, at the end, a model."""
 
 import json
-import shutil
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +18,7 @@ from regard.data import store as stores
 from regard.data.batching import BatchPlan
 from regard.data.links import Links
 from regard.data.readers import BadRows, read_pairs
-from regard.data.sealed import MANIFEST, lock, read_manifest, sealed, sweep, verify
+from regard.data.sealed import MANIFEST, lock, read_manifest, remove, sealed, sweep, verify
 from regard.data.store import Store
 from regard.data.tokenizers import Tokenizer, load_tokenizer, train_tokenizer
 from regard.decoding.trained import Pair, Trained
@@ -30,13 +30,15 @@ from regard.evaluation.metrics import METRICS
 from regard.models import build, configure
 from regard.models.directory import Bundle, save_model
 from regard.nn.memory import keep_freed_memory
-from regard.recipe import Corpus, Data, Pairs, Recipe, choose, read, to_yaml
+from regard.recipe import Corpus, Data, Pairs, Recipe, choose, read
+from regard.run_directory import claim, is_run, write_recipe
 from regard.training.checkpoint import mean_weights
 from regard.training.display import Display
 from regard.training.distributed import Group, group
+from regard.training.identity import compare
+from regard.training.identity import flatten as flatten
 from regard.training.loop import HIGHER_IS_BETTER, Trainer, make_deterministic
-from regard.training.start import differences, start_weights, tokenizers_of
-from regard.training.start import flatten as flatten
+from regard.training.start import start_weights, tokenizers_of
 
 Say = Callable[[str], None]
 
@@ -56,6 +58,7 @@ def train(recipe: Recipe, directory: Path, resume: bool = False, talk: bool = Tr
     recipe = recipe.model_copy(update={"model": configure(recipe.model).model_dump(mode="json")})
     if recipe.training.deterministic:
         make_deterministic()
+    claim(directory)
     with group(recipe.training.device) as processes, ExitStack() as held:
         say = Display(0, 0, None, talk and processes.first).say
 
@@ -63,9 +66,18 @@ def train(recipe: Recipe, directory: Path, resume: bool = False, talk: bool = Tr
             held.enter_context(lock(directory))
             return begin(recipe, directory, resume)
 
-        recipe = processes.share(open_run)
-        prepared = processes.in_turn(lambda: prepare(recipe, directory, say))
-        return fit(recipe, directory, prepared, processes, talk, say)
+        whole = processes.share(open_run)
+        prepared = processes.in_turn(lambda: prepare(whole, directory, say))
+        return fit(whole, directory, prepared, processes, talk, say, identity_of(recipe, prepared))
+
+
+def identity_of(recipe: Recipe, prepared: Prepared) -> dict[str, Any]:
+    """What the run's steps depend on, as each of its checkpoints remembers it."""
+    return {
+        "recipe": recipe.model_dump(mode="json"),
+        "tokenizers": [prepared.source.digest, prepared.target.digest],
+        "files": [file["sha256"] for file in prepared.store.facts["files"]],
+    }
 
 
 def begin(recipe: Recipe, directory: Path, resume: bool) -> Recipe:
@@ -76,23 +88,11 @@ def begin(recipe: Recipe, directory: Path, resume: bool) -> Recipe:
     if (directory / "checkpoints").exists():
         if not resume:
             raise UserError(f"{directory}: there is a run already; continue it with --resume or take another --run")
-        refuse_changes(read(path), recipe, directory)
+        compare({"recipe": read(path).model_dump(mode="json")}, {"recipe": recipe.model_dump(mode="json")}, directory)
     elif path.exists():  # it never came to a first step: what it left may come from another recipe
-        shutil.rmtree(directory / "tokenizers", ignore_errors=True)
-    temporary = directory / ".tmp-recipe.yaml"
-    temporary.write_text(to_yaml(recipe), encoding="utf-8")
-    temporary.rename(path)
+        remove(directory / "tokenizers")
+    write_recipe(directory, recipe)
     return with_corpus(recipe, directory)
-
-
-def refuse_changes(old: Recipe, new: Recipe, directory: Path) -> None:
-    """Data, model and seed decide what the steps so far mean; the rest may change."""
-    before, after = (
-        {"data": one.data.model_dump(mode="json"), "model": one.model, "training": {"seed": one.training.seed}}
-        for one in (old, new)
-    )
-    for key, was, now in differences(before, after):
-        raise UserError(f"{directory}: the run began with {key}={was}, not {now}; take another --run")
 
 
 def with_corpus(recipe: Recipe, directory: Path) -> Recipe:
@@ -107,7 +107,7 @@ def with_corpus(recipe: Recipe, directory: Path) -> Recipe:
 
 
 def corpus_files(corpus: Corpus, directory: Path) -> dict[str, Pairs]:
-    written = write(choose(CORPORA, corpus.name, "corpus"), directory, corpus.seed, corpus.size)
+    written = write(choose(CORPORA, corpus.name, "corpus"), directory, corpus.seed, corpus.size, replace=True)
     return {split: Pairs.model_validate(paths) for split, paths in written.items()}
 
 
@@ -195,7 +195,9 @@ def split(data: Data, store: Store, seed: int) -> tuple[npt.NDArray[np.int64], l
     return np.flatnonzero(~aside), pairs
 
 
-def fit(recipe: Recipe, directory: Path, prepared: Prepared, processes: Group, talk: bool, say: Say) -> int | None:
+def fit(
+    recipe: Recipe, directory: Path, prepared: Prepared, processes: Group, talk: bool, say: Say, identity: dict[str, Any]
+) -> int | None:
     gold = valid_gold(recipe.data, prepared.valid)
     keep_freed_memory()
     torch.manual_seed(recipe.training.seed)
@@ -215,7 +217,8 @@ def fit(recipe: Recipe, directory: Path, prepared: Prepared, processes: Group, t
         return {"loss": token_loss(trained, prepared.valid), **scores}
 
     propose = None if risk is None else proposer(trained, risk)
-    trainer = Trainer(model, prepared.store, prepared.plan, recipe.training, directory, processes, validate, propose)
+    given = (recipe.training, directory, processes, validate, propose, identity)
+    trainer = Trainer(model, prepared.store, prepared.plan, *given)
     ending = trainer.run(talk)
     if ending.signal is None and processes.first:
         steps = choose_weights(recipe, directory, model, validate, ending.progress.best)
@@ -278,12 +281,14 @@ def model_card(recipe: Recipe, best: list[tuple[float, int]]) -> str:
     )
 
 
-def test_sets(directory: Path) -> dict[str, Pairs]:
-    """The test sets that a run's recipe names."""
+@contextmanager
+def test_sets(directory: Path) -> Iterator[dict[str, Pairs]]:
+    """The test sets that the recipe of a run or a model names; generated ones are written into nobody's folder."""
     path = directory / "recipe.yaml"
     if not path.is_file():
         raise UserError(f"{directory}: no recipe.yaml that names test sets; give --source and --target")
-    sets = with_corpus(read(path), directory).data.test
-    if not sets:
-        raise UserError(f"{directory}: its recipe names no test sets; give --source and --target")
-    return sets
+    with tempfile.TemporaryDirectory() as aside:
+        sets = with_corpus(read(path), directory if is_run(directory) else Path(aside)).data.test
+        if not sets:
+            raise UserError(f"{directory}: its recipe names no test sets; give --source and --target")
+        yield sets

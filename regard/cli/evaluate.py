@@ -1,6 +1,7 @@
 """`regard evaluate`"""
 
 import json
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -36,21 +37,21 @@ def evaluate(
     files = {name: str(path) for name, path in given.items() if path is not None}
     if files.keys() == {"alignment"}:
         raise UserError("--alignment goes with --source and --target; the recipe's test sets name their own")
-    sets = {"test": parse(Pairs, files)} if files else test_sets(run)
-    trained = load(run, device)
     results: dict[str, Any] = {}
-    for name, one in sets.items():
-        rows = read_test(one)
-        scores, outputs = measure(trained, rows, read_links(one.alignment) if one.alignment else None, beam)
-        groups = by_length(rows, outputs) if lengths else []
-        results[name] = {"pairs": len(rows), **{score.name: score.value for score in scores}}
-        results[name] |= {"signatures": [score.signature for score in scores if score.signature]}
-        results[name] |= {"by_length": [[label, count, score.value] for label, count, score in groups]} if lengths else {}
-        if output is not None:
-            path = output if len(sets) == 1 else output.with_name(f"{output.name}.{name}")
-            path.write_text("".join(f"{one_line(text)}\n" for text in outputs), encoding="utf-8")
-        if not as_json:
-            show(name, len(rows), scores, groups)
+    with nullcontext({"test": parse(Pairs, files)}) if files else test_sets(run) as sets:
+        trained = load(run, device)
+        for name, one in sets.items():
+            rows = read_test(one)
+            scores, outputs = measure(trained, rows, read_links(one.alignment) if one.alignment else None, beam)
+            groups = by_length(rows, outputs) if lengths else []
+            results[name] = {"pairs": len(rows), **{score.name: score.value for score in scores}}
+            results[name] |= {"signatures": [score.signature for score in scores if score.signature]}
+            results[name] |= {"by_length": [[label, count, score.value] for label, count, score in groups]} if lengths else {}
+            if output is not None:
+                path = output if len(sets) == 1 else output.with_name(f"{output.name}.{name}")
+                path.write_text("".join(f"{one_line(text)}\n" for text in outputs), encoding="utf-8")
+            if not as_json:
+                show(name, len(rows), scores, groups)
     if as_json:
         typer.echo(json.dumps(results, indent=1))
 

@@ -21,7 +21,9 @@ def train(
         list[str] | None,
         typer.Argument(help="Changes to the recipe: key.path=value, for example training.updates=200."),
     ] = None,
-    run: Annotated[Path | None, typer.Option("--run", "-r", help="Directory of the run; runs/RECIPE unless given.")] = None,
+    run: Annotated[
+        str | None, typer.Option("--run", "-r", help="Directory of the run, new or empty; runs/RECIPE unless given.")
+    ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue the run from its latest whole checkpoint.")] = False,
     source: Annotated[Path | None, typer.Option(help="Training sentences, one a line (.gz is fine).")] = None,
     target: Annotated[Path | None, typer.Option(help="Their translations, line by line.")] = None,
@@ -37,8 +39,11 @@ def train(
         raise UserError(f"one recipe at a time, not {' and '.join(names)}; overrides are written key.path=value")
     files = given(source=source, target=target, pairs=pairs)
     valid = given(source=valid_source, target=valid_target)
-    chosen = build_recipe(names[0] if names else None, run, resume, files, valid, [word for word in words if "=" in word])
-    directory = run or Path("runs") / (Path(names[0]).stem if names else "model")
+    if run is not None and not run.strip():
+        raise UserError("--run is empty; name a directory (is a variable unset?)")
+    place = Path(run) if run else None
+    chosen = build_recipe(names[0] if names else None, place, resume, files, valid, [word for word in words if "=" in word])
+    directory = place or Path("runs") / (Path(names[0]).stem if names else "model")
 
     from regard.run import train as train_run
 

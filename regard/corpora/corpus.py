@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from regard.errors import UserError
+from regard.errors import UserError, naming
 
 
 class Pair(NamedTuple):
@@ -66,33 +66,47 @@ def draw(candidates: Iterator[Pair], size: int, taken: set[str]) -> list[Pair]:
     return pairs
 
 
-def write(corpus: Corpus, directory: Path, seed: int = 1, size: int | None = None) -> dict[str, dict[str, Path]]:
+def write(
+    corpus: Corpus, directory: Path, seed: int = 1, size: int | None = None, replace: bool = False
+) -> dict[str, dict[str, Path]]:
     """Write `SPLIT.SUFFIX` for both sides and, where there are links, `SPLIT.align` (Pharaoh `i-j`); the paths by split
-    and part."""
+    and part. Files with another text are replaced only where `replace` says that they are ours."""
     splits = generate(corpus, seed, size)
     directory.mkdir(parents=True, exist_ok=True)
-    return {split: write_split(corpus, directory, split, pairs) for split, pairs in splits.items()}
+    texts = {split: split_texts(corpus, directory, split, pairs) for split, pairs in splits.items()}
+    for path, text in (file for files in texts.values() for file in files.values()):
+        if not replace and path.exists() and path.read_bytes() != text.encode():
+            raise UserError(f"{path}: a file with another text stands there; move it, or take another --out")
+    for path, text in (file for files in texts.values() for file in files.values()):
+        write_text(path, text)
+    return {split: {part: path for part, (path, _) in files.items()} for split, files in texts.items()}
 
 
-def write_split(corpus: Corpus, directory: Path, split: str, pairs: list[Pair]) -> dict[str, Path]:
+def split_texts(corpus: Corpus, directory: Path, split: str, pairs: list[Pair]) -> dict[str, tuple[Path, str]]:
     parts = {
         "source": (corpus.source_suffix, [pair.source for pair in pairs]),
         "target": (corpus.target_suffix, [pair.target for pair in pairs]),
     }
     if any(pair.alignment for pair in pairs):
         parts["alignment"] = ("align", [pharaoh(pair) for pair in pairs])
-    paths = {part: directory / f"{split}.{suffix}" for part, (suffix, _) in parts.items()}
-    for part, (_, lines) in parts.items():
-        write_lines(paths[part], lines)
-    return paths
+    return {part: (directory / f"{split}.{suffix}", whole(lines)) for part, (suffix, lines) in parts.items()}
 
 
 def pharaoh(pair: Pair) -> str:
     return " ".join(f"{source}-{target}" for source, target in pair.alignment)
 
 
+def whole(lines: Iterable[str]) -> str:
+    return "".join(line + "\n" for line in lines)
+
+
 def write_lines(path: Path, lines: Iterable[str]) -> None:
+    write_text(path, whole(lines))
+
+
+def write_text(path: Path, text: str) -> None:
     """Under another name first, so that a half-written file never bears the right one."""
     partial = path.with_name(path.name + ".partial")
-    partial.write_text("".join(line + "\n" for line in lines), encoding="utf-8", newline="\n")
-    partial.replace(path)
+    with naming(path):
+        partial.write_text(text, encoding="utf-8", newline="\n")
+        partial.replace(path)

@@ -3,6 +3,7 @@
 import errno
 import fcntl
 import hashlib
+import itertools
 import json
 import os
 import re
@@ -12,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from regard.errors import DamagedError, UserError
+from regard.errors import DamagedError, UserError, naming
 
 FORMAT = 1
 MANIFEST = "manifest.json"
@@ -26,14 +27,16 @@ def sealed(target: Path, facts: dict[str, Any]) -> Iterator[Path]:
 
     `facts` go into the manifest as they are at the end of the block.
     """
+    refuse_foreign(target)
     folder = beside(target, "-")
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     writing.add(folder)
     try:
-        yield folder
-        seal(folder, facts)
-        move(folder, target)
+        with naming(target):
+            yield folder
+            seal(folder, facts)
+            move(folder, target)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
         writing.discard(folder)
@@ -55,14 +58,60 @@ def seal(folder: Path, facts: dict[str, Any]) -> None:
 
 
 def move(folder: Path, target: Path) -> None:
-    """Rename in place. A folder that stood there is kept aside until then: `sweep` puts it back after a crash."""
+    """Rename in place. A folder of ours that stood there is kept aside until then: `sweep` puts it back after a crash."""
     target, old = target.absolute(), beside(target, "~")
+    refuse_foreign(target)
     if target.exists():
-        shutil.rmtree(old, ignore_errors=True)
-        target.rename(old)
+        set_aside(target) if is_damaged(target) else retire(target, old)
     folder.rename(target)
     flush(target.parent)
     shutil.rmtree(old, ignore_errors=True)
+
+
+def retire(target: Path, old: Path) -> None:
+    shutil.rmtree(old, ignore_errors=True)
+    target.rename(old)
+
+
+def remove(directory: Path) -> None:
+    """Delete a sealed directory, so that it is gone or whole whenever we are killed; one that is not surely ours stays."""
+    if not directory.exists() or foreign(directory) is not None or is_damaged(directory):
+        return
+    old = beside(directory, "-")
+    retire(directory.absolute(), old)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def foreign(directory: Path) -> Path | None:
+    """The first thing at this place that we did not write. A manifest that is damaged cannot tell."""
+    if not (directory / MANIFEST).is_file():
+        return directory if directory.exists() or directory.is_symlink() else None
+    try:
+        known = {MANIFEST, *read_manifest(directory)["files"]}
+    except DamagedError:
+        return None
+    return next((path for name, path in files_in(directory) if name not in known), None)
+
+
+def refuse_foreign(target: Path) -> None:
+    if (stranger := foreign(target)) is not None:
+        raise UserError(f"{stranger}: regard did not write this, and {target} would be replaced; move it elsewhere first")
+
+
+def is_damaged(directory: Path) -> bool:
+    """Whether the manifest cannot say which files are ours."""
+    try:
+        return not read_manifest(directory)
+    except DamagedError:
+        return True
+
+
+def set_aside(target: Path) -> Path:
+    """Make room without deleting anything."""
+    places = (target.with_name(f"damaged-{number}-{target.name}") for number in itertools.count(1))
+    place = next(place for place in places if not place.exists())
+    target.rename(place)
+    return place
 
 
 def flush(path: Path) -> None:

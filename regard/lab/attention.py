@@ -14,7 +14,7 @@ from regard.data.links import read_links
 from regard.data.sealed import lock
 from regard.decoding.trained import load
 from regard.evaluation.evaluate import evaluate, read_test
-from regard.lab.ledger import Ledger, agree
+from regard.lab.ledger import Ledger, agree, claim
 from regard.models import build, configure
 from regard.models.device import choose_device
 from regard.nn.attention import SCOPES, SCORES, SELECTIONS
@@ -31,7 +31,7 @@ ASIDE = ("chrF2", "perplexity", "precision", "recall", "parameters", "part")  # 
 
 def compare(values: dict[str, Any], part: str, names: Sequence[str], directory: Path) -> list[dict[str, Any]]:
     """Train, test and time the recipe with each entry; finished ones are kept."""
-    directory.mkdir(parents=True, exist_ok=True)
+    claim(directory, "conditions.json")
     with lock(directory):
         agree(directory / "conditions.json", flatten({"part": part, **json.loads(json.dumps(values, default=str))}))
         ledger = Ledger(directory / "trials.jsonl", ("part", "name"))

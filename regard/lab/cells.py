@@ -12,7 +12,7 @@ import torch
 
 from regard.data.sealed import lock
 from regard.lab.budget import count, size_for
-from regard.lab.ledger import Ledger, agree
+from regard.lab.ledger import Ledger, agree, claim
 from regard.lab.search import Choice, best, choices
 from regard.lab.settings import Setting, Size
 from regard.lab.tasks import NATS, TASKS, Loaded
@@ -130,6 +130,7 @@ def line(row: dict[str, Any], figure: str) -> str:
 def compare(plan: Comparison, directory: Path, talk: bool = True) -> list[Result]:
     """Run what is not yet in `directory/trials.jsonl`; the results in the order of the tasks and cells."""
     device = choose_device(plan.setting.device)
+    claim(directory, "setting.json")
     with lock(directory):
         agree(directory / "setting.json", plan.facts)
         if plan.texts is not None:

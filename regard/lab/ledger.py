@@ -51,6 +51,13 @@ def read_whole(path: Path) -> bytes:
     return content[: content.rfind(b"\n") + 1]
 
 
+def claim(directory: Path, mark: str) -> None:
+    """Refuse a directory that holds something and is no experiment: one has the file `mark`."""
+    names = sorted(path.name for path in directory.iterdir()) if directory.exists() else []
+    if mark not in names and (others := [name for name in names if name != ".lock"]):
+        raise UserError(f"{directory}: no experiment of ours, and not empty (it holds {others[0]}); take another --out")
+
+
 def agree(path: Path, facts: dict[str, Any]) -> None:
     """Write `facts` there, or refuse to go on with others than were written."""
     if not path.exists():

@@ -2,13 +2,14 @@
 
 import json
 import shutil
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from safetensors.torch import load_file, save
 from torch import Tensor
 
-from regard.data.sealed import MANIFEST, sealed, verify
+from regard.data.sealed import MANIFEST, sealed, sweep, verify
 from regard.data.tokenizers import Tokenizer, load_tokenizer
 from regard.errors import DamagedError, UserError
 from regard.models import Model, build, configure
@@ -78,12 +79,21 @@ def store_reading(path: Path, reading: Reading) -> None:
 
 def find_model(path: Path) -> Path:
     """A model directory, or the one inside a run."""
-    for candidate in (path, path / "model"):
-        if (candidate / "config.json").is_file():
-            return candidate
+    for _ in range(2):
+        for candidate in (path, path / "model"):
+            if (candidate / "config.json").is_file():
+                return candidate
+        put_back(path)
     if (path / "checkpoints").is_dir():
         raise UserError(f"{path}: the run has no model yet; finish it with `regard train --run {path} --resume`")
     raise UserError(f"{path}: neither a run nor a model directory (no config.json in it)")
+
+
+def put_back(path: Path) -> None:
+    """A process that was killed while it replaced a model (`regard align --choose`) left the old one under another name."""
+    for folder in (path, path.absolute().parent):
+        with suppress(OSError):
+            sweep(folder)
 
 
 def load_model(path: Path) -> Bundle:

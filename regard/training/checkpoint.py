@@ -1,20 +1,24 @@
 """Checkpoints that can be trusted: safetensors and JSON in a sealed directory, found by scanning and verifying."""
 
 import json
-import shutil
+import os
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from regard.data.sealed import sealed, sweep, verify
+from regard.data.sealed import remove, sealed, set_aside, sweep, verify
 from regard.errors import DamagedError, UserError
+from regard.training.identity import compare
 
 Warn = Callable[[str], None]
+NAME = re.compile(r"step-(\d{9,})")
 
 
 @dataclass
@@ -34,18 +38,69 @@ class Progress:
     finished: bool = False
 
 
-def save(
-    folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer, progress: Progress, facts: Mapping[str, Any]
-) -> None:
-    with sealed(folder / f"step-{progress.step:09d}", dict(facts)) as inside:
-        save_file(tensors_of(model.state_dict()), inside / "model.safetensors")
-        save_file(tensors_of(moments(model, optimizer)), inside / "optimizer.safetensors")
-        (inside / "progress.json").write_text(json.dumps(asdict(progress)), encoding="utf-8")
+class Checkpoints:
+    """Those of a run, by step. Only whole ones count; strays in the folder are named and left alone."""
+
+    def __init__(self, folder: Path, warn: Warn) -> None:
+        self.folder, self.warn = folder, warn
+        self.best_of: dict[int, set[int]] = {}  # of each whole one: the steps of the best weights that it names
+
+    def latest(self) -> Path | None:
+        """The newest one whose every byte is as it was written, after a look at all of them."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        sweep(self.folder)
+        damaged = 0
+        for path in sorted(path for path in self.folder.iterdir() if not path.name.startswith(".")):
+            if (match := NAME.fullmatch(path.name)) is None:
+                self.warn(f"{path}: no checkpoint of this run; it is left alone")
+                continue
+            try:
+                verify(path)
+                self.best_of[int(match[1])] = {step for _, step in read_progress(path).best}
+            except DamagedError as error:
+                damaged += 1
+                self.warn(f"{error}; this checkpoint does not count")
+        if damaged and not self.best_of:
+            raise UserError(f"{self.folder}: none of its {damaged} checkpoints is whole; start a new run")
+        return self.folder / name(max(self.best_of)) if self.best_of else None
+
+    def save(self, model: nn.Module, optimizer: torch.optim.Optimizer, progress: Progress, facts: Mapping[str, Any]) -> None:
+        place = self.folder / name(progress.step)
+        if place.exists() and progress.step not in self.best_of:
+            self.warn(f"{place}: not whole; it is kept as {set_aside(place).name}")
+        with sealed(place, dict(facts)) as inside:
+            write_tensors(inside / "model.safetensors", model.state_dict())
+            write_tensors(inside / "optimizer.safetensors", moments(model, optimizer))
+            (inside / "progress.json").write_text(json.dumps(asdict(progress)), encoding="utf-8")
+        self.best_of[progress.step] = {step for _, step in progress.best}
+
+    def rotate(self, number: int, best: Path) -> None:
+        """Keep the newest `number`, and in the folder `best` the weights that any of them names."""
+        for step in sorted(self.best_of)[:-number]:
+            del self.best_of[step]
+            remove(self.folder / name(step))
+        named = {name(step) for steps in self.best_of.values() for step in steps}
+        for path in best.iterdir() if best.exists() else ():
+            if NAME.fullmatch(path.name) and path.name not in named:
+                remove(path)
+
+
+def name(step: int) -> str:
+    return f"step-{step:09d}"
 
 
 def save_weights(folder: Path, model: nn.Module, step: int) -> None:
-    with sealed(folder / f"step-{step:09d}", {}) as inside:
-        save_file(tensors_of(model.state_dict()), inside / "model.safetensors")
+    with sealed(folder / name(step), {}) as inside:
+        write_tensors(inside / "model.safetensors", model.state_dict())
+
+
+def write_tensors(path: Path, named: Mapping[str, Tensor]) -> None:
+    try:
+        save_file(tensors_of(named), path)
+    except SafetensorError as error:  # its own words for an error of the system, such as a full disk
+        if (code := re.search(r"os error (\d+)", str(error))) is None:
+            raise
+        raise OSError(int(code[1]), os.strerror(int(code[1]))) from None
 
 
 def tensors_of(named: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -62,26 +117,12 @@ def moments(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Ten
     }
 
 
-def latest(folder: Path, warn: Warn) -> Path | None:
-    """The newest checkpoint whose every byte is as it was written; damaged ones are named and passed over."""
-    folder.mkdir(parents=True, exist_ok=True)
-    sweep(folder)
-    damaged = 0
-    for path in sorted(folder.glob("step-*"), reverse=True):
-        try:
-            verify(path)
-            return path
-        except DamagedError as error:
-            damaged += 1
-            warn(f"{error}; looking for an earlier checkpoint")
-    if damaged:
-        raise UserError(f"{folder}: none of its {damaged} checkpoints is whole; start a new run")
-    return None
-
-
-def restore(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, warn: Warn) -> Progress:
-    """Weights, moments and progress from a verified checkpoint."""
+def restore(
+    path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, warn: Warn, identity: Mapping[str, Any]
+) -> tuple[Progress, dict[str, Any]]:
+    """Weights, moments and progress from a verified checkpoint of the same run; what of its recipe has changed since."""
     facts = verify(path)
+    changed = compare(facts.get("identity", identity), identity, path)
     threads = torch.get_num_threads()
     if facts.get("threads", threads) != threads:
         warn(f"{path}: written with {facts['threads']} threads, going on with {threads}: results will differ in the last bits")
@@ -92,8 +133,15 @@ def restore(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, warn
             if (value := stored.get(f"{name}/{key}")) is not None:
                 place = parameter.device if key != "step" or optimizer.defaults.get("fused") else "cpu"
                 optimizer.state[parameter][key] = value.to(place)
-    values = json.loads((path / "progress.json").read_text(encoding="utf-8"))
-    return Progress(**{**values, "best": [tuple(pair) for pair in values["best"]]})
+    return read_progress(path), changed
+
+
+def read_progress(path: Path) -> Progress:
+    try:
+        values = json.loads((path / "progress.json").read_bytes())
+        return Progress(**{**values, "best": [(float(score), int(step)) for score, step in values["best"]]})
+    except (ValueError, TypeError, KeyError, RecursionError):
+        raise DamagedError(f"{path / 'progress.json'}: not the progress of a run") from None
 
 
 def load_weights(model: nn.Module, path: Path) -> None:
@@ -102,6 +150,18 @@ def load_weights(model: nn.Module, path: Path) -> None:
     except RuntimeError as error:
         reason = str(error).splitlines()[1].strip() if "\n" in str(error) else str(error)
         raise UserError(f"{path}: its weights do not fit this recipe's model: {reason}") from None
+
+
+def whole_weights(folder: Path, best: list[tuple[float, int]], warn: Warn) -> list[tuple[float, int]]:
+    """Those of the best whose weights are as they were written."""
+    whole = []
+    for score, step in best:
+        try:
+            verify(folder / name(step))
+            whole.append((score, step))
+        except DamagedError as error:
+            warn(f"{error}; these weights do not count among the best")
+    return whole
 
 
 def mean_weights(paths: Iterable[Path]) -> dict[str, Tensor]:
@@ -116,22 +176,3 @@ def mean_weights(paths: Iterable[Path]) -> dict[str, Tensor]:
     if not count:
         raise UserError("no checkpoint was validated, so there are no weights to make a model of")
     return {name: (tensor / count).float() for name, tensor in total.items()}
-
-
-def best_steps(folder: Path) -> set[int]:
-    """The best steps that any of these checkpoints names: each may be the one to go on from."""
-    states = [json.loads((path / "progress.json").read_text(encoding="utf-8")) for path in folder.glob("step-*")]
-    return {step for state in states for _, step in state["best"]}
-
-
-def keep(folder: Path, steps: Iterable[int]) -> None:
-    """Remove the checkpoints of all other steps."""
-    names = {f"step-{step:09d}" for step in steps}
-    for path in folder.glob("step-*"):
-        if path.name not in names:
-            shutil.rmtree(path, ignore_errors=True)
-
-
-def keep_newest(folder: Path, number: int) -> None:
-    newest = sorted(folder.glob("step-*"), reverse=True)[:number]
-    keep(folder, (int(path.name.removeprefix("step-")) for path in newest))

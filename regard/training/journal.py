@@ -5,6 +5,8 @@ import os
 from pathlib import Path
 from typing import Any
 
+from regard.errors import naming
+
 
 class Journal:
     def __init__(self, path: Path, keep: int = 0) -> None:
@@ -19,13 +21,15 @@ class Journal:
         return self.file.tell()
 
     def write(self, **row: Any) -> None:
-        self.file.write((json.dumps(row, ensure_ascii=False) + "\n").encode())
-        self.file.flush()
+        with naming(self.path):
+            self.file.write((json.dumps(row, ensure_ascii=False) + "\n").encode())
+            self.file.flush()
 
     def settle(self) -> int:
         """Bring all rows to the disk; a checkpoint that counts them may follow."""
-        self.file.flush()
-        os.fsync(self.file.fileno())
+        with naming(self.path):
+            self.file.flush()
+            os.fsync(self.file.fileno())
         return self.size
 
     def close(self) -> None:

@@ -22,13 +22,19 @@ class Leaves:
     def __init__(self, model: nn.Module, kind: torch.dtype | None = None) -> None:
         self.model = model
         rounded = set() if kind is None else matrices(model)
-        named = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
-        self.parameters = list(named.values())
-        self.named = {
-            name: torch.empty_like(parameter, dtype=kind).requires_grad_() if parameter in rounded else parameter
-            for name, parameter in named.items()
+        self.parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+        self.tensors: Sequence[Tensor] = [
+            torch.empty_like(one, dtype=kind).requires_grad_() if one in rounded else one for one in self.parameters
+        ]
+        leaf_of = dict(zip(self.parameters, self.tensors, strict=True))
+        # a weight has as many places as modules hold it, and a module one place under however many names: `functional_call`,
+        # asked to find shared weights itself, would put the rounded ones back in place of the exact ones
+        self.places = {
+            f"{prefix}.{name}" if prefix else name: leaf_of[parameter]
+            for prefix, module in model.named_modules()
+            for name, parameter in module.named_parameters(recurse=False)
+            if parameter.requires_grad
         }
-        self.tensors: Sequence[Tensor] = list(self.named.values())
 
     def refresh(self) -> None:
         """Round the parameters as they are now."""
@@ -39,7 +45,7 @@ class Leaves:
 
     def __call__(self, *inputs: Any) -> Any:
         self.refresh()
-        return functional_call(self.model, self.named, inputs)
+        return functional_call(self.model, self.places, inputs, tie_weights=False)
 
 
 def matrices(model: nn.Module) -> set[Tensor]:

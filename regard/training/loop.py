@@ -1,7 +1,8 @@
 """The training loop, top to bottom."""
 
+import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -19,8 +20,7 @@ from regard.data.store import Store
 from regard.errors import UserError
 from regard.models import Model
 from regard.recipe import Training
-from regard.training import checkpoint
-from regard.training.checkpoint import Progress
+from regard.training.checkpoint import Checkpoints, Progress, restore, save_weights, whole_weights
 from regard.training.display import Display
 from regard.training.distributed import Group
 from regard.training.expected import ExpectedReward, Propose
@@ -47,10 +47,11 @@ class Trainer:
 
     def __init__(
         self, model: Model, store: Store, plan: BatchPlan, training: Training, directory: Path,
-        group: Group, validate: Validate, propose: Propose | None = None,
+        group: Group, validate: Validate, propose: Propose | None = None, identity: Mapping[str, Any] | None = None,
     ) -> None:  # fmt: skip
         self.model, self.store, self.plan, self.training = model, store, plan, training
-        self.directory, self.group, self.validate = directory, group, validate
+        self.directory, self.group, self.validate, self.identity = directory, group, validate, dict(identity or {})
+        self.checkpoints = Checkpoints(directory / "checkpoints", print_warning)
         parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
         self.optimizer = torch.optim.AdamW(
             parameters, lr=training.learning_rate, betas=training.betas, weight_decay=training.weight_decay, fused=True
@@ -67,11 +68,15 @@ class Trainer:
 
     def run(self, talk: bool = True) -> Ending:
         """From the latest checkpoint, or from nothing, to the last update."""
-        progress = self.resume()
+        progress, changed = self.resume()
         training, first = self.training, self.group.first
         self.journal = Journal(self.directory / "journal.jsonl", progress.journal) if first else None
         events = self.directory / "events" if first else None
         self.display = Display(training.updates, progress.step, events, talk and first)
+        if changed:
+            self.note(step=progress.step, changed=changed)
+        for key, (was, now) in changed.items():
+            self.display.say(f"from step {progress.step} on {key}={now}, no longer {was}")
         try:
             signal = self.steps(progress)
         finally:
@@ -99,17 +104,22 @@ class Trainer:
             self.judge(progress)
         return 0
 
-    def resume(self) -> Progress:
-        folder = self.directory / "checkpoints"
+    def resume(self) -> tuple[Progress, dict[str, Any]]:
+        """Where the newest whole checkpoint left off, and what of the recipe has changed since."""
         if self.group.first:
             sweep(self.directory / "best")
-        path = self.group.share(lambda: checkpoint.latest(folder, print_warning))
+        path = self.group.share(self.checkpoints.latest)
         if path is None:
-            return Progress()
-        progress = checkpoint.restore(path, self.model, self.optimizer, print_warning)
+            return Progress(), {}
+        progress, changed = restore(path, self.model, self.optimizer, self.warn, self.identity)
+        progress.best = whole_weights(self.directory / "best", progress.best, self.warn)
         self.window.fill_(progress.window_loss if self.group.first else 0.0)  # the first process carries the sum of all
         progress.finished = self.out_of_patience(progress)  # which may have been changed since
-        return progress
+        return progress, changed
+
+    def warn(self, text: str) -> None:
+        if self.group.first:
+            print_warning(text)
 
     def out_of_patience(self, progress: Progress) -> bool:
         return self.training.patience is not None and progress.waited >= self.training.patience
@@ -214,10 +224,11 @@ class Trainer:
     def judge(self, progress: Progress) -> None:
         """Validate; keep the weights if they are among the best; decide whether to go on."""
         self.settle(progress, all_of_them=True)
+        self.refuse_infinite(progress.step)
         self.objective.eval()
         scores = self.group.share(self.validate)
         by = self.training.validate_by
-        score = scores[by] * HIGHER_IS_BETTER[by]
+        score = scores[by] * HIGHER_IS_BETTER[by] if math.isfinite(scores[by]) else -math.inf
         best = not progress.best or score > progress.best[0][0]
         progress.waited = 0 if best else progress.waited + 1
         if self.training.schedule == "plateau" and progress.waited and progress.waited % 2 == 0:
@@ -227,21 +238,37 @@ class Trainer:
         self.note(step=progress.step, **{f"valid_{name}": value for name, value in scores.items()})
         self.display.validated(progress.step, scores, best)
         if self.group.first and progress.step in {step for _, step in progress.best}:
-            checkpoint.save_weights(self.directory / "best", self.model, progress.step)
+            save_weights(self.directory / "best", self.model, progress.step)
+
+    def refuse_infinite(self, step: int) -> None:
+        """Weights that are not finite are never judged and never saved."""
+        floats = {name: one for name, one in self.model.state_dict().items() if one.is_floating_point()}
+        if not torch.stack([one.isfinite().all() for one in floats.values()]).all():
+            bad = next(name for name, one in floats.items() if not one.isfinite().all())
+            raise UserError(
+                f"step {step}: the weights of {bad} are not finite; the last weights saved are in "
+                f"{self.directory / 'checkpoints'}. Lower training.learning_rate or training.weight_decay"
+            )
 
     def save(self, progress: Progress) -> None:
         self.settle(progress, all_of_them=True)
+        self.refuse_infinite(progress.step)
         window = float(self.group.sum(self.window.clone()))
         if not self.group.first:
             self.window.zero_()  # the first process carries the sum of all
             return
         self.window.fill_(window)
         assert self.journal is not None
-        facts = {"threads": torch.get_num_threads(), "torch": torch.__version__, "device": str(self.group.device)}
+        facts: dict[str, Any] = {
+            "threads": torch.get_num_threads(),
+            "torch": torch.__version__,
+            "device": str(self.group.device),
+        }
+        facts["identity"] = self.identity
         state = replace(progress, window_loss=window, journal=self.journal.settle())
-        checkpoint.save(self.directory / "checkpoints", self.model, self.optimizer, state, facts)
-        checkpoint.keep_newest(self.directory / "checkpoints", self.training.keep_last)
-        checkpoint.keep(self.directory / "best", checkpoint.best_steps(self.directory / "checkpoints"))
+        self.checkpoints.save(self.model, self.optimizer, state, facts)
+        if not progress.skipped_in_a_row:  # what was good before things went wrong stays
+            self.checkpoints.rotate(self.training.keep_last, self.directory / "best")
 
     def note(self, **row: Any) -> None:
         if self.journal is not None:

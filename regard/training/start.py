@@ -1,6 +1,6 @@
 """Training that starts from a trained model: with its tokenizers and its weights."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from regard.models import configure
 from regard.models.directory import find_model, read_config
 from regard.recipe import Tokenizer as Section
 from regard.training.checkpoint import load_weights
+from regard.training.identity import differences
 
 
 def tokenizers_of(path: Path, wanted: Section) -> tuple[Tokenizer, Tokenizer]:
@@ -37,16 +38,3 @@ def start_weights(model: nn.Module, path: Path, wanted: Mapping[str, Any]) -> No
                 f"{path}: its model has model.{key}={before}, not {after}; training can start from the same model only"
             )
     load_weights(model, directory)
-
-
-def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any]]:
-    """The keys, dotted, whose values are not the same."""
-    old, new = flatten(before), flatten(after)
-    return ((key, old.get(key), new.get(key)) for key in sorted(old.keys() | new.keys()) if old.get(key) != new.get(key))
-
-
-def flatten(values: Mapping[str, Any], where: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for key, value in values.items():
-        flat |= flatten(value, f"{where}{key}.") if isinstance(value, dict) else {f"{where}{key}": value}
-    return flat

@@ -7,8 +7,10 @@ from test_laws import LENGTHS, SOURCE, TARGET
 from tiny import FEW, tiny
 from torch import nn
 
+from regard.models import build, configure
 from regard.nn.embedding import Embedding
 from regard.nn.shared import Linear
+from regard.recipe import built_in, read_values
 from regard.training.capture import Captured
 from regard.training.leaves import Leaves
 from regard.training.objective import Examples, Objective
@@ -39,6 +41,29 @@ def test_loss_and_gradients_are_those_of_autocast(name):
         if gradient is not None:  # uses of one weight are added in 16 bits
             assert parameter.grad.dtype == parameter.dtype
             torch.testing.assert_close(parameter.grad, gradient, rtol=0.02, atol=float(gradient.abs().max()) * 0.03 + 1e-6)
+
+
+def places(model):
+    return {
+        (prefix, name): parameter
+        for prefix, module in model.named_modules()
+        for name, parameter in module.named_parameters(recurse=False)
+    }
+
+
+@pytest.mark.parametrize("name", built_in())
+def test_a_pass_leaves_the_exact_weights_where_they_were(name):
+    """Of every recipe, in shape only: shared and tied weights stand in several places."""
+    with torch.device("meta"):
+        model = build(configure(read_values(name)["model"]), 60, 60)
+        before, leaves = places(model), Leaves(model, torch.bfloat16)
+        inside = []
+        model.forward = lambda: inside.append(places(model))
+        leaves()
+    assert places(model).keys() == before.keys()
+    assert all(places(model)[place] is parameter for place, parameter in before.items())
+    leaf_of = dict(zip(leaves.parameters, leaves.tensors, strict=True))
+    assert all(inside[0][place] is leaf_of[parameter] for place, parameter in before.items())
 
 
 class Mixed(nn.Module):

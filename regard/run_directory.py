@@ -1,0 +1,52 @@
+"""The directory of a run: it is new, empty or a run already, and nothing in it that we did not write is touched."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from regard.data.sealed import TEMPORARY, flush, foreign
+from regard.errors import UserError, naming
+from regard.recipe import Recipe, to_yaml
+
+HEADER = "# The recipe of a run of regard, with every default filled in\n"
+SEALED = ("tokenizers", "data", "model")  # what a run writes as a whole, beside checkpoints
+
+
+def claim(directory: Path) -> None:
+    """Refuse a directory that holds anything but a run; and a run in whose place for data or a model something else stands."""
+    if directory.exists() and not directory.is_dir():
+        raise UserError(f"{directory}: a file stands where the run's directory would be; take another --run")
+    if not is_run(directory):
+        for name in strangers(directory):
+            raise UserError(f"{directory}: this is no run and it is not empty (it holds {name}); give --run a new directory")
+    for name in SEALED:
+        if (stranger := foreign(directory / name)) is not None:
+            raise UserError(f"{stranger}: regard did not write this, and a run needs its place; move it out of {directory}")
+
+
+def is_run(directory: Path) -> bool:
+    """Whether we wrote a recipe here. (Before it had a header, tokenizers beside it told.)"""
+    recipe = directory / "recipe.yaml"
+    if not recipe.is_file():
+        return False
+    with recipe.open("rb") as file:
+        written = file.read(len(HEADER)) == HEADER.encode()
+    return written or (directory / "tokenizers" / "manifest.json").is_file()
+
+
+def strangers(directory: Path) -> Iterator[str]:
+    """What a run that was killed before it had a recipe would not have left here."""
+    for path in sorted(directory.iterdir()) if directory.exists() else ():
+        lock = path.name == ".lock" and path.is_file() and re.fullmatch(rb"\d{0,20}", path.read_bytes()[:32])
+        if not lock and path.name != ".tmp-recipe.yaml" and TEMPORARY.fullmatch(path.name) is None:
+            yield path.name
+
+
+def write_recipe(directory: Path, recipe: Recipe) -> None:
+    """In one step, and on the disk before anything that follows from it."""
+    temporary = directory / ".tmp-recipe.yaml"
+    with naming(temporary):
+        temporary.write_text(HEADER + to_yaml(recipe), encoding="utf-8")
+        flush(temporary)
+        temporary.rename(directory / "recipe.yaml")
+        flush(directory)

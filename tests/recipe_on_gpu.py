@@ -1,0 +1,92 @@
+"""One recipe from its name to its answers on a GPU, by the commands that a user types: train, generate, look, resume.
+
+python tests/recipe_on_gpu.py RECIPE PRECISION DATA RUN
+"""
+
+import io
+import json
+import math
+import sys
+from pathlib import Path
+
+import torch
+from safetensors import safe_open
+
+from regard.cli import main
+from regard.models import build, configure
+from regard.recipe import read
+
+MANY = 300_000_000  # parameters; only mixtures of experts have more, and what they are made of is the same with fewer
+LINES = ["servus in horto laborat .", "", "Caecilius est in atrio ."]
+
+
+def regard(*words: object, stdin: str = "") -> str:
+    """What a command prints; SystemExit with its code if it is not 0."""
+    sys.argv, sys.stdin, sys.stdout = ["regard", *map(str, words)], io.TextIOWrapper(io.BytesIO(stdin.encode())), io.StringIO()
+    try:
+        main()
+    except SystemExit as ending:
+        if ending.code:
+            raise
+    finally:
+        printed, sys.stdout = sys.stdout.getvalue(), sys.__stdout__
+    return printed
+
+
+def fewer_experts(name: str) -> list[str]:
+    """The recipe at its own size; with eight experts a layer where it is very large."""
+    model = read(name).model
+    with torch.device("meta"):
+        parameters = sum(one.numel() for one in build(configure(model), 600, 600).parameters())
+    sides = [f"{side}." for side in ("encoder", "decoder") if side in model] or [""]
+    return [f"model.{side}experts.number=8" for side in sides] if parameters > MANY else []
+
+
+def changes(name: str, precision: str) -> list[str]:
+    counts = "validate_every=15", "save_every=15", "log_every=5", "average=1", "keep_last=1", "device=cuda"
+    data = "tokenizer.size=400", "batch_tokens=2048", "held_out=16"
+    return [
+        *(f"training.{count}" for count in counts),
+        *(f"data.{change}" for change in data),
+        f"training.precision={precision}",
+        *fewer_experts(name),
+    ]
+
+
+def journal(run: Path) -> list[dict[str, float]]:
+    return [json.loads(line) for line in (run / "journal.jsonl").read_text().splitlines()]
+
+
+def check_training(run: Path, updates: int) -> None:
+    rows = journal(run)
+    losses = [row["loss"] for row in rows if "loss" in row]
+    assert all(map(math.isfinite, losses)), losses
+    assert losses[-1] < losses[0] + 0.3, losses
+    assert max(row["step"] for row in rows if "valid_loss" in row) == updates
+    assert not any("skipped" in row for row in rows)
+
+
+def check_weights(path: Path) -> None:
+    with safe_open(path, "pt") as file:
+        kinds = {file.get_slice(key).get_dtype() for key in file.keys()}  # noqa: SIM118 - no dictionary
+    assert kinds == {"F32"}, kinds
+
+
+def through(name: str, precision: str, data: Path, run: Path) -> None:
+    files = "--source", data / "train.la", "--target", data / "train.en"
+    words = ["train", name, *files, "--run", run, *changes(name, precision)]
+    regard(*words, "training.updates=30")
+    check_training(run, 30)
+    check_weights(run / "model" / "model.safetensors")
+    answers = regard("generate", run, stdin="".join(f"{line}\n" for line in LINES))
+    assert answers.count("\n") == len(LINES)
+    assert answers.splitlines()[1] == ""
+    if read(name).model.get("decoder", {}).get("attention", True) is not None:
+        assert LINES[0].split()[0] in regard("look", run, LINES[0], "--html", run / "look.html")
+        assert (run / "look.html").stat().st_size
+    regard("train", "--run", run, "--resume", "training.updates=40")
+    check_training(run, 40)
+
+
+if __name__ == "__main__":
+    through(sys.argv[1], sys.argv[2], Path(sys.argv[3]), Path(sys.argv[4]))
