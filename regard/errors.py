@@ -10,6 +10,10 @@ class UserError(ValueError):
     """Something the user can mend: a wrong key, a bad file, a run that is in use."""
 
 
+class PeerError(UserError):
+    """Another process of this run has failed or gone away."""
+
+
 class DataError(UserError):
     """A data file is not what it should be; the message names the file and the line."""
 

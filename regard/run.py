@@ -3,7 +3,7 @@
 import json
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -65,14 +65,19 @@ def train(recipe: Recipe, directory: Path, resume: bool = False, talk: bool = Tr
     preflight.check(recipe)
     if recipe.training.deterministic:
         make_deterministic()
-    claim(directory)
-    with group(recipe.training.device) as processes, lock(directory) if processes.first else nullcontext():
+    with group(recipe.training.device) as processes, ExitStack() as held:
         say = Display(0, 0, None, talk and processes.first).say
-        whole: Recipe = processes.share(begin(recipe, directory, resume) if processes.first else None)
+
+        def open_run() -> Recipe:
+            claim(directory)
+            held.enter_context(lock(directory))
+            return begin(recipe, directory, resume)
+
+        whole = processes.share(open_run)
         if spooled is not None:
             spool.keep(spooled, directory / "spooled", begun=any((directory / "checkpoints").glob("step-*")))
             say(f"what came through pipes is kept in {directory / 'spooled'}")
-        prepared: Prepared = in_turn(processes, lambda: prepare(whole, directory, say))
+        prepared = processes.in_turn(lambda: prepare(whole, directory, say))
         return fit(whole, directory, prepared, processes, talk, say, identity_of(recipe, prepared))
 
 
@@ -83,13 +88,6 @@ def identity_of(recipe: Recipe, prepared: Prepared) -> dict[str, Any]:
         "tokenizers": [prepared.source.digest, prepared.target.digest],
         "files": [file["sha256"] for file in prepared.store.facts["files"]],
     }
-
-
-def in_turn(processes: Group, action: Callable[[], Any]) -> Any:
-    """The first process does it, the others find it done."""
-    result = action() if processes.first else None
-    processes.share(None)
-    return result if processes.first else action()
 
 
 def begin(recipe: Recipe, directory: Path, resume: bool) -> Recipe:
@@ -223,7 +221,7 @@ def fit(
         mean = f", the mean of {len(steps)} checkpoints" if len(steps) > 1 else ""
         say(f"the model is in {directory / 'model'}{mean}")
     elif ending.signal is not None:
-        say(f"stopped at step {ending.progress.step}; continue with `regard train --run {directory} --resume`")
+        say(f"stopped at step {ending.progress.step}; continue with `{processes.command} train -r {directory} --resume`")
     return ending.signal
 
 

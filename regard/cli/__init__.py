@@ -8,6 +8,7 @@ import typer
 
 from regard import __version__
 from regard.cli import align, corpora, evaluate, generate, lab, look, plan, recipes, train, verify
+from regard.cli.ranks import die_of_ctrl_c, first_to_tell
 from regard.errors import UserError
 from regard.memory import is_shortage, tell_shortage
 
@@ -48,15 +49,17 @@ def main() -> None:
     """Run a verb. Errors of users: one message, exit code 2. Typer turns Ctrl-C to 130 and is quiet when a reader goes away."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8")  # whatever the locale says: text files are UTF-8 here
+    die_of_ctrl_c()
     try:
         app(prog_name="regard")
     except (UserError, OSError, MemoryError, RuntimeError) as error:
         told = tell(error)
         if "--debug" in sys.argv or told is None:
             raise
-        from regard.training.display import Log
+        if first_to_tell(told):
+            from regard.training.display import Log
 
-        Log().write(f"error: {told}\n")
+            Log().write(f"error: {told}\n")
         sys.exit(2)
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from regard.cli.ranks import under_torchrun
 from regard.errors import UserError
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def train(
         from regard.run import train as train_run
 
         stopped = train_run(chosen, directory, resume=resume, talk=not quiet, spooled=folder)
-    if stopped is not None:
+    if stopped is not None and not under_torchrun():  # to torchrun every exit code but 0 is a failure, to be tried again
         sys.exit(128 + stopped)
 
 

@@ -1,5 +1,6 @@
 """Ctrl-C and SIGTERM: finish the step, save, leave. A second Ctrl-C leaves at once."""
 
+import os
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,12 +12,15 @@ class Interruption:
 
     def __init__(self) -> None:
         self.signal: int | None = None
+        # a terminal's Ctrl-C reaches every process, and torchrun passes on its own
+        self.patience = 2 if "TORCHELASTIC_RUN_ID" in os.environ else 1
 
     def __bool__(self) -> bool:
         return self.signal is not None
 
     def handle(self, number: int, frame: FrameType | None) -> None:
-        if self.signal == signal.SIGINT == number:
+        self.patience -= number == signal.SIGINT
+        if self.patience < 0:
             raise KeyboardInterrupt
         self.signal = number
 

@@ -115,7 +115,7 @@ class Trainer:
         """Where the newest whole checkpoint left off, and what of the recipe has changed since."""
         if self.group.first:
             sweep(self.directory / "best")
-        path = self.group.share(self.checkpoints.latest() if self.group.first else None)
+        path = self.group.share(self.checkpoints.latest)
         if path is None:
             return Progress(), {}
         progress, changed = restore(path, self.model, self.optimizer, self.warn, self.identity)
@@ -235,7 +235,7 @@ class Trainer:
         self.settle(progress, all_of_them=True)
         refuse_infinite(self.model, progress.step, self.directory)
         self.objective.eval()
-        scores: dict[str, float] = self.group.share(self.validate() if self.group.first else None)
+        scores = self.group.share(self.validate)
         by = self.training.validate_by
         score = scores[by] * HIGHER_IS_BETTER[by] if math.isfinite(scores[by]) else -math.inf
         best = not progress.best or score > progress.best[0][0]

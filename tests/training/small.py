@@ -4,6 +4,6 @@ import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
-from kills import digests, small_recipe, torment
+from kills import SMALL, digests, small_recipe, torment
 
-__all__ = ["digests", "small_recipe", "torment"]
+__all__ = ["SMALL", "digests", "small_recipe", "torment"]

@@ -1,10 +1,12 @@
 """Two processes: sums over a save, over a resume, over uneven batches; a signal to one stops both."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import rank_kills
 from small import small_recipe
 
 from regard import run
@@ -65,3 +67,11 @@ def test_a_signal_to_one_rank_stops_both_and_makes_no_model(tmp_path, rank):
     assert max((tmp_path / "run" / "checkpoints").glob("step-*")).name == "step-000000003"
     assert not (tmp_path / "run" / "model").exists()
     assert (tmp_path / "run.0").read_text() == "15"
+
+
+@pytest.mark.slow
+def test_kills_of_a_rank_change_nothing(tmp_path):
+    """torchrun starts both again; they join, go on, and end with the same bytes."""
+    words = [sys.executable, str(Path(rank_kills.__file__)), "--kills", "4", "--seed", "3", "--updates", "60"]
+    row = json.loads(subprocess.run(words, check=True, capture_output=True, text=True, timeout=1200).stdout)
+    assert (row["kills"], row["hangs"], row["failed_jobs"], row["equal_bytes"]) == (4, 0, 0, True)

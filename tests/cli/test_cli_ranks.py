@@ -1,0 +1,104 @@
+"""Under torchrun: one message for one mistake, a clean stop for a signal, and no traceback of ours."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from small import SMALL
+
+from regard.cli.ranks import first_to_tell
+from regard.training.interruption import Interruption
+
+TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "regard", "train"]
+
+
+def start(*words):
+    hear = {"start_new_session": True, "preexec_fn": lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    return subprocess.Popen([*TORCHRUN, *map(str, words)], env={**os.environ, "OMP_NUM_THREADS": "1"}, **pipes, **hear)
+
+
+def ended(job):
+    """What both ranks and torchrun have said."""
+    try:
+        return job.communicate(timeout=200)[0]
+    finally:
+        if job.poll() is None:
+            os.killpg(job.pid, signal.SIGKILL)
+
+
+def of_ours(said):
+    """Lines of a traceback through our code."""
+    return [line for line in said.splitlines() if line.lstrip().startswith("File ") and "/regard/" in line]
+
+
+@pytest.mark.parametrize("mistake", ["training.updats=3", "data.corpus.name=latine"])
+def test_a_mistake_gets_one_message(tmp_path, mistake):
+    """The first is found by each process, the second by the first process while the other waits."""
+    job = start("demo", "-r", tmp_path / "run", mistake)
+    said = ended(job)
+    assert job.returncode == 1
+    assert said.count("error: unknown") == 1, said
+    assert "traceback : unknown" in said  # torchrun's summary, which comes last, gives it again
+    assert not of_ours(said)
+
+
+def test_the_first_to_fail_tells(tmp_path, monkeypatch):
+    handler = signal.getsignal(signal.SIGTERM)
+    try:
+        for rank, told in ((1, True), (0, False)):
+            (tmp_path / str(rank)).mkdir()
+            monkeypatch.setenv("TORCHELASTIC_ERROR_FILE", str(tmp_path / str(rank) / "error.json"))
+            assert first_to_tell("no such file") is told
+            reason = json.loads((tmp_path / str(rank) / "error.json").read_text())
+            assert reason["message"]["message"] == "no such file"
+        monkeypatch.setenv("TORCHELASTIC_ERROR_FILE", str(tmp_path / "gone" / "0" / "error.json"))
+        assert first_to_tell("no such file")
+        monkeypatch.delenv("TORCHELASTIC_ERROR_FILE")
+        assert first_to_tell("no such file")
+    finally:
+        signal.signal(signal.SIGTERM, handler)
+
+
+def to_the_last_rank(job):
+    children = Path(f"/proc/{job.pid}/task/{job.pid}/children").read_text().split()
+    os.kill(int(children[-1]), signal.SIGTERM)
+
+
+def as_a_terminal(job):
+    """Ctrl-C reaches every process of a terminal, and torchrun passes it on besides."""
+    os.killpg(job.pid, signal.SIGINT)
+
+
+@pytest.mark.parametrize(("send", "code"), [(to_the_last_rank, 0), (as_a_terminal, 1)])
+def test_a_signal_saves_and_says_how_to_go_on(tmp_path, send, code):
+    """Without torchrun's traceback where torchrun itself got no signal."""
+    run = tmp_path / "run"
+    job = start("demo", "-r", run, *SMALL, "training.validate_every=100000", "training.updates=100000")
+    end = time.monotonic() + 200
+    while job.poll() is None and not any(run.glob("checkpoints/step-*")) and time.monotonic() < end:
+        time.sleep(0.05)
+    send(job)
+    said = ended(job)
+    step = max(run.glob("checkpoints/step-*")).name.removeprefix("step-").lstrip("0")
+    command = f"torchrun --standalone --nproc-per-node 2 -m regard train -r {run} --resume"
+    assert f"stopped at step {step}; continue with `{command}`" in said
+    assert job.returncode == code
+    assert ("Traceback" in said) is (code == 1)
+    assert not of_ours(said)
+
+
+def test_a_ctrl_c_that_torchrun_passes_on_does_not_leave_at_once(monkeypatch):
+    alone = Interruption()
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "some")
+    one_of_many = Interruption()
+    for interruption, calm in ((alone, 1), (one_of_many, 2)):
+        for _ in range(calm):
+            interruption.handle(signal.SIGINT, None)
+        with pytest.raises(KeyboardInterrupt):
+            interruption.handle(signal.SIGINT, None)
