@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.errors import DamagedError
+from regard.plain import unique
 
 DEEPEST = 40  # brackets within brackets; our own files have eight
 
@@ -37,7 +38,7 @@ def read_json(path: Path, limit: int) -> dict[str, Any]:
     """An object; DamagedError for anything else, for keys given twice, and for numbers that are not finite."""
     try:
         content = json.loads(
-            read_plain(path, limit).decode(), object_pairs_hook=each_once, parse_float=finite, parse_constant=finite
+            read_plain(path, limit).decode(), object_pairs_hook=unique, parse_float=finite, parse_constant=finite
         )
         if not isinstance(content, dict) or is_deeper(content, DEEPEST):
             raise ValueError(f"not an object of at most {DEEPEST} levels")
@@ -46,15 +47,6 @@ def read_json(path: Path, limit: int) -> dict[str, Any]:
             raise
         raise DamagedError(f"{path}: not readable JSON: {error}") from None
     return content
-
-
-def each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for key, value in pairs:
-        if key in found:
-            raise ValueError(f"the key {key!r:.80} is given twice")
-        found[key] = value
-    return found
 
 
 def finite(text: str) -> float:
