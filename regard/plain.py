@@ -128,5 +128,5 @@ def unique(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
         keys = [key for key, _ in pairs]
-        raise ValueError(f"the key {next(key for key in keys if keys.count(key) > 1)!r} stands there twice")
+        raise ValueError(f"the key {next(key for key in keys if keys.count(key) > 1)!r:.80} stands there twice")
     return found

@@ -119,7 +119,7 @@ TEXTS = [
     (lambda text: "[]", "not an object"),
     (lambda text: "[" * 100_000, "not readable JSON"),
     (lambda text: text.replace("{", '{"x": ' + '{"x": ' * 50 + "1" + "}" * 50 + ",", 1), "at most 40 levels"),
-    (lambda text: text.replace("{", '{"format": 1,', 1), "the key 'format' is given twice"),
+    (lambda text: text.replace("{", '{"format": 1,', 1), "the key 'format' stands there twice"),
     (lambda text: text.replace("3.0", "NaN", 1), "NaN is no finite number"),
     (lambda text: text.replace("3.0", "1e999", 1), "1e999 is no finite number"),
     (lambda text: text.replace("3.0", "1" * 5000, 1), "not readable JSON"),
