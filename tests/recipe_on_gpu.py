@@ -13,7 +13,7 @@ import torch
 from safetensors import safe_open
 
 from regard.cli import main
-from regard.models import build, configure
+from regard.models import Model, build, configure
 from regard.recipe import read
 
 MANY = 300_000_000  # parameters; only mixtures of experts have more, and what they are made of is the same with fewer
@@ -33,11 +33,14 @@ def regard(*words: object, stdin: str = "") -> str:
     return printed
 
 
+def outline(name: str) -> Model:
+    with torch.device("meta"):
+        return build(configure(read(name).model), 600, 600)
+
+
 def fewer_experts(name: str) -> list[str]:
     """The recipe at its own size; with eight experts a layer where it is very large."""
-    model = read(name).model
-    with torch.device("meta"):
-        parameters = sum(one.numel() for one in build(configure(model), 600, 600).parameters())
+    model, parameters = read(name).model, sum(one.numel() for one in outline(name).parameters())
     sides = [f"{side}." for side in ("encoder", "decoder") if side in model] or [""]
     return [f"model.{side}experts.number=8" for side in sides] if parameters > MANY else []
 
@@ -81,7 +84,7 @@ def through(name: str, precision: str, data: Path, run: Path) -> None:
     answers = regard("generate", run, stdin="".join(f"{line}\n" for line in LINES))
     assert answers.count("\n") == len(LINES)
     assert answers.splitlines()[1] == ""
-    if read(name).model.get("decoder", {}).get("attention", True) is not None:
+    if outline(name).decoder.has_attention:
         assert regard("look", run, LINES[0], "--html", run / "look.html").count("\n") > 2
         assert LINES[0].split()[0] in (run / "look.html").read_text(encoding="utf-8")
     regard("train", "--run", run, "--resume", "training.updates=40", "training.validate_every=10")
