@@ -246,3 +246,12 @@ def test_a_recipe_with_an_unknown_name_is_told_which_was_meant(key, slip, meant)
 def test_a_recipe_needs_a_temperature_above_zero(name):
     with pytest.raises(UserError, match="temperature"):
         configure({"decoder": {"attention": {"selection": name, "temperature": 0.0}}})
+
+
+def test_no_states_yet_have_no_keys_and_values():
+    """A decoder that has written nothing: one product for both has no numbers to tell its shape by."""
+    attention = Attention(8, 8, score="projected", heads=2, values=8)
+    _, key_map = attention.score.together()
+    shares, joint = attention.project(torch.zeros(3, 0, 8), key_map, attention.project_value)
+    assert [tuple(share.shape) for share in shares] == [(3, 2, 0, 4)] * 2
+    assert tuple(joint.shape) == (3, 0, 2, 2, 4)

@@ -142,7 +142,8 @@ class Attention(nn.Module):
         sizes = [len(part.weight) for part in parts]
         joint = once(states, *joined(parts))
         shares = [self.score.split(part) for part in torch.split(joint, sizes, dim=-1)]
-        return shares, joint.view(*joint.shape[:2], len(parts), self.heads, -1) if len(set(sizes)) == 1 else None
+        width = sizes[0] // self.heads  # not -1: there may be no states yet
+        return shares, joint.view(*joint.shape[:2], len(parts), self.heads, width) if len(set(sizes)) == 1 else None
 
     def start(self, prepared: Prepared) -> Trace:
         """Before the first step, one row a sentence."""
