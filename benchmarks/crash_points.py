@@ -28,7 +28,7 @@ from regard.errors import UserError
 from regard.recipe import Recipe
 
 EVENTS = {"open", "os.rename", "os.mkdir", "os.remove", "os.rmdir", "os.truncate"}
-UPDATES = 8
+UPDATES = 36
 
 
 def is_write(event: str, arguments: tuple[Any, ...], directory: str) -> bool:
@@ -169,7 +169,7 @@ def main() -> None:
     parser.add_argument("--every", type=int, default=1, help="die before every n-th event only")
     parser.add_argument("--flips", type=int, default=306)
     arguments = parser.parse_args()
-    recipe = small_recipe(UPDATES, "training.validate_every=4", "data.corpus.size=120")
+    recipe = small_recipe(UPDATES, "training.validate_every=6", "data.corpus.size=120")
     with tempfile.TemporaryDirectory() as folder:
         base, begin = Path(folder), time.monotonic()
         events = count_events(recipe, base / "calm")

@@ -24,22 +24,26 @@ def check_paired(hypotheses: Sequence[str], references: Sequence[str]) -> None:
         raise UserError("nothing to score: there is no line in hypotheses and references")
 
 
-def bleu(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
-    """Corpus BLEU (Papineni et al. 2002) of plain text, as sacreBLEU (Post 2018) tokenizes and counts it."""
+@cache
+def sacrebleu_bleu(tokenize: str) -> Any:
+    """One for all calls: sacreBLEU keeps every tokenizer that it has made for as long as the process lives."""
     from sacrebleu.metrics.bleu import BLEU
 
+    return BLEU(tokenize=tokenize, lowercase=False, force=True)  # force: no word about text that looks tokenised
+
+
+def bleu(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
+    """Corpus BLEU (Papineni et al. 2002) of plain text, as sacreBLEU (Post 2018) tokenizes and counts it."""
     check_paired(hypotheses, references)
-    metric = BLEU(tokenize="13a", lowercase=False, force=True)  # force: no word about text that looks tokenised
+    metric = sacrebleu_bleu("13a")
     value = metric.corpus_score(hypotheses, [references]).score
     return Score("BLEU", value, f"BLEU|{metric.get_signature().format()}")
 
 
 def bleu_as_cut(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
     """Corpus BLEU of text that is cut into tokens already, at its spaces: what papers on tokenised files report."""
-    from sacrebleu.metrics.bleu import BLEU
-
     check_paired(hypotheses, references)
-    metric = BLEU(tokenize="none", lowercase=False, force=True)
+    metric = sacrebleu_bleu("none")
     value = metric.corpus_score(hypotheses, [references]).score
     return Score("BLEU at spaces", value, f"BLEU|{metric.get_signature().format()}")
 

@@ -1,7 +1,9 @@
+import gc
 import json
 import math
 import subprocess
 import sys
+from collections import Counter
 
 import pytest
 
@@ -79,3 +81,16 @@ def test_bleu_at_spaces_leaves_tokens_as_they_were_cut():
     assert score.value == pytest.approx(100 * math.exp(sum(map(math.log, [4 / 5, 3 / 4, 2 / 3, 1 / 2])) / 4))
     assert score.value != pytest.approx(METRICS["bleu"](hypotheses, references).value)
     assert "|tok:none|" in score.signature
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_a_metric_leaves_nothing_behind_however_often_it_is_asked(name):
+    """A run validates thousands of times; sacreBLEU keeps each tokenizer that it makes."""
+
+    def asked(times):
+        for number in range(times):
+            METRICS[name]([f"the slave works {number}"], ["the slave works ."])
+        gc.collect()
+        return Counter(type(one).__name__ for one in gc.get_objects() if str(type(one).__module__).startswith("sacrebleu"))
+
+    assert asked(3) == asked(12)
