@@ -20,18 +20,6 @@ from regard.training import loop
 from regard.training.journal import read_journal
 
 
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory):
-    directory = tmp_path_factory.mktemp("runs") / "run"
-    run.train(small_recipe(6), directory, talk=False)
-    return directory
-
-
-@pytest.fixture
-def own(finished, tmp_path):
-    return shutil.copytree(finished, tmp_path / "own")
-
-
 def newest(directory):
     return max((directory / "checkpoints").glob("step-?????????"))
 

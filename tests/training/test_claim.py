@@ -15,18 +15,6 @@ from regard.run_directory import HEADER
 FOLDERS = ["data", "model", "tokenizers", "checkpoints", "best", "corpus", "events"]
 
 
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory):
-    directory = tmp_path_factory.mktemp("runs") / "run"
-    run.train(small_recipe(6), directory, talk=False)
-    return directory
-
-
-@pytest.fixture
-def own(finished, tmp_path):
-    return shutil.copytree(finished, tmp_path / "own")
-
-
 def contents(folder):
     return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 

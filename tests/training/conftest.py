@@ -1,0 +1,22 @@
+"""A short run that has ended, for tests that look at it or spoil a copy."""
+
+import shutil
+
+import pytest
+from small import small_recipe
+
+from regard import run
+
+
+@pytest.fixture(scope="session")
+def finished(tmp_path_factory):
+    """Six updates. Not to be written to."""
+    directory = tmp_path_factory.mktemp("runs") / "run"
+    run.train(small_recipe(6), directory, talk=False)
+    return directory
+
+
+@pytest.fixture
+def own(finished, tmp_path):
+    """A copy of it."""
+    return shutil.copytree(finished, tmp_path / "own")
