@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -18,18 +19,36 @@ def blocks(document):
     return [(kind, code) for kind, code, excuse in BLOCK.findall(document.read_text(encoding="utf-8")) if not excuse]
 
 
-def run(kind, code, folder):
-    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "OMP_NUM_THREADS": "1"}
+@pytest.fixture(scope="module")
+def warm(tmp_path_factory):
+    """A folder with a `regard` that has imported torch already; documents call it a hundred times."""
+    folder, script = tmp_path_factory.mktemp("bin"), Path(__file__).with_name("warm_regard.py")
+    door = folder / "door"
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    server = subprocess.Popen([sys.executable, script, "serve", door], env=environment, start_new_session=True)
+    (folder / "regard").write_text(f'#!/bin/sh\nexec "{sys.executable}" -SE "{script}" call "{door}" "$@"\n')
+    (folder / "regard").chmod(0o755)
+    while not door.exists():
+        assert server.poll() is None
+        time.sleep(0.1)
+    yield folder
+    server.kill()
+    server.wait()
+
+
+def run(kind, code, folder, warm):
+    path = f"{warm}:{Path(sys.executable).parent}:{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": path, "OMP_NUM_THREADS": "1"}
     command = ["bash", "-euo", "pipefail", "-c", code] if kind == "bash" else [sys.executable, "-c", code]
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
-def test_what_a_document_shows_runs(document, tmp_path):
+def test_what_a_document_shows_runs(document, tmp_path, warm):
     said = ""
     for kind, code in blocks(document):
         said += code if kind == "python" else ""
-        done = run(kind, said if kind == "python" else code, tmp_path)
+        done = run(kind, said if kind == "python" else code, tmp_path, warm)
         assert done.returncode == 0, f"{document.name}:\n{code}\n{done.stdout}\n{done.stderr}"
 
 

@@ -75,6 +75,7 @@ def as_a_terminal(job):
     os.killpg(job.pid, signal.SIGINT)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("send", "code"), [(to_the_last_rank, 0), (as_a_terminal, 1)])
 def test_a_signal_saves_and_says_how_to_go_on(tmp_path, send, code):
     """Without torchrun's traceback where torchrun itself got no signal."""
