@@ -54,6 +54,7 @@ def test_both_ranks_see_the_gradient_of_the_whole_batch(tmp_path):
             assert (ours[name] - moment).norm() <= 0.01 * moment.norm() + 1e-7, name
 
 
+@pytest.mark.slow
 def test_a_resume_counts_the_window_once(tmp_path):
     two_ranks(tmp_path / "calm", small_recipe(6, *CHANGES, "training.log_every=6"))
     two_ranks(tmp_path / "cut", small_recipe(4, *CHANGES, "training.log_every=6"))
