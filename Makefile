@@ -58,7 +58,10 @@ bench: $(STAMP)
 	$(BIN)/python benchmarks/experts.py
 	$(BIN)/python benchmarks/long.py --lengths 256 512
 	$(BIN)/python benchmarks/kills.py
+	$(BIN)/python benchmarks/crash_points.py
+	$(BIN)/python benchmarks/rank_kills.py
 	$(BIN)/python benchmarks/fuzz_recipes.py
+	$(BIN)/python benchmarks/fuzz_models.py
 	test -z "$$REGARD_DATA" || $(BIN)/python benchmarks/data.py
 
 clean:
