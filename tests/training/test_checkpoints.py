@@ -149,3 +149,32 @@ def test_a_full_disk_is_one_sentence_with_the_path(tmp_path):
     assert errors.decode().count("\n") == 1
     assert str(tmp_path / "run") in errors.decode()
     assert "File too large" in errors.decode()
+
+
+def test_a_score_that_is_no_number_is_never_the_best(tmp_path, monkeypatch):
+    scores = iter([float("nan"), 2.0, float("nan"), 2.0])
+    original = loop.Trainer.__init__
+
+    def scripted(self, *arguments):
+        original(self, *arguments)
+        self.validate = lambda: {"loss": 1.0, "bleu": next(scores)}
+
+    monkeypatch.setattr(loop.Trainer, "__init__", scripted)
+    run.train(small_recipe(6, "training.validate_every=2", "training.average=1"), tmp_path, talk=False)
+    progress = json.loads((newest(tmp_path) / "progress.json").read_text())
+    assert progress["best"] == [[2.0, 4]]
+
+
+def test_another_text_is_seen_though_the_record_of_the_first_is_damaged(own, tmp_path, capsys):
+    """The store is built again from what is there; the checkpoint knows what it learnt from."""
+    texts = {side: own / "corpus" / f"train.{side}" for side in ("la", "en")}
+    files = [f"data.train.{name}={tmp_path / f'mine.{side}'}" for name, side in (("source", "la"), ("target", "en"))]
+    for side, path in texts.items():
+        shutil.copy(path, tmp_path / f"mine.{side}")
+    recipe = small_recipe(4, *files, "data.corpus=null", "data.held_out=10")
+    run.train(recipe, tmp_path / "run", talk=False)
+    (tmp_path / "run" / "data" / MANIFEST).write_text("spoilt")
+    lines = (tmp_path / "mine.la").read_text().splitlines(keepends=True)
+    (tmp_path / "mine.la").write_text("".join([lines[1], lines[0], *lines[2:]]))
+    with pytest.raises(UserError, match="another training text"):
+        run.train(recipe, tmp_path / "run", resume=True, talk=False)
