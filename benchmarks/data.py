@@ -20,7 +20,7 @@ from typing import Any
 
 from regard.data.batching import BatchPlan, collate
 from regard.data.lines import read_lines
-from regard.data.readers import BadRows, read_pairs
+from regard.data.readers import BadRows, read_rows
 from regard.data.store import Store
 from regard.data.tokenizers import Tokenizer, load_tokenizer, train_tokenizer
 from regard.recipe import Pairs
@@ -76,8 +76,8 @@ def rival(data: Path, scratch: Path) -> dict[str, Any]:
     import sentencepiece
 
     models = [sentencepiece.SentencePieceProcessor(model_file=str(scratch / side / "pieces.model")) for side in SIDES]
-    blocks = list(read_pairs(corpus(data)))
-    texts = [text for block in blocks for text in block.sources], [text for block in blocks for text in block.targets]
+    blocks = list(read_rows(corpus(data)))
+    texts = tuple([text for block in blocks for text in block.columns[side]] for side in ("source", "target"))
     begin = time.perf_counter()
     for model, lines in zip(models, texts, strict=True):
         model.encode(lines, num_threads=os.cpu_count())

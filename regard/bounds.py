@@ -1,5 +1,6 @@
 """The numbers of a recipe, each with bounds that no honest use meets and that stop what could only fail later."""
 
+import re
 from pathlib import Path
 from typing import Annotated
 
@@ -26,3 +27,14 @@ def openable(path: Path) -> Path:
 
 
 File = Annotated[Path, AfterValidator(openable)]
+
+
+def nameable(columns: dict[str, int | str]) -> dict[str, int | str]:
+    for name, place in columns.items():
+        if not re.fullmatch("[a-z][a-z0-9_]{0,63}", name):
+            raise ValueError(f"{name!r:.80} cannot name a column; take small letters, digits and _ (label, tags_2)")
+        openable(Path(str(place)))
+    return columns
+
+
+Columns = Annotated[dict[str, Column | str], AfterValidator(nameable)]

@@ -15,7 +15,7 @@ from regard.errors import RecipeError, UserError
 from regard.memory import free_memory, spoken
 from regard.models import Model, ModelConfig, build, configure
 from regard.models.device import choose_device
-from regard.recipe import Recipe, choose
+from regard.recipe import Pairs, Recipe, choose
 from regard.training.expected import refuse_hard_attention
 from regard.training.identity import flatten
 from regard.training.penalties import PENALTIES
@@ -32,6 +32,9 @@ def check(recipe: Recipe) -> None:
         choose(PENALTIES, name, "penalty in training.penalties")
     if data.corpus is not None:
         choose(CORPORA, data.corpus.name, "corpus")
+    for where, files in {"train": data.train, "valid": data.valid, **data.test}.items():
+        if files is not None:
+            need_pairs(files, f"data.{where}" if where in ("train", "valid") else f"data.test.{where}")
     if data.train is not None:
         files_of(data.train, links="guided" in training.penalties)
     config = configure(recipe.model)
@@ -42,6 +45,15 @@ def check(recipe: Recipe) -> None:
     for key, asked in asking.items():
         if asked and not model.decoder.has_attention:
             raise RecipeError(f"{key} asks where the model looks, and this one has no attention: leave it out")
+
+
+def need_pairs(files: Pairs, where: str) -> None:
+    """What the models read."""
+    for column in ("source", "target"):
+        if column not in files.named:
+            raise RecipeError(
+                f"{where} names no `{column}`, which the model needs: {where}.{column}=FILE or {where}.columns.{column}=..."
+            )
 
 
 def fitting(config: ModelConfig, source_vocabulary: int, target_vocabulary: int, device: torch.device) -> Model:

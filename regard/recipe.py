@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, TypeVar, Union
 import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError, model_validator
 
-from regard.bounds import Amount, Column, File, Seed, Size, Tokens, Width
+from regard.bounds import Amount, Column, Columns, File, Seed, Size, Tokens, Width
 from regard.bounds import Count as Count
 from regard.bounds import Positive as Positive
 from regard.bounds import Rate as Rate
@@ -58,25 +58,51 @@ def one_of(table: Mapping[str, Any]) -> Any:
 
 
 class Pairs(Section):
-    """Where pairs are: two parallel files, or one TSV or JSONL file with two columns. `.gz` may follow any name."""
+    """Where rows are: parallel files, one for each column, or one table of them all (`pairs`). `.gz` may follow any name."""
 
     source: File | None = None
     target: File | None = None
     pairs: File | None = None
-    source_column: Column | str = 0
-    target_column: Column | str = 1
+    source_column: Column | str | None = 0  # of the table; null by default where there are `columns`
+    target_column: Column | str | None = 1
+    columns: Columns = {}  # further ones by name: a column of the table, or a file with one value per line
     alignment: File | None = None  # gold links in Pharaoh format, i-j sure and i?j or ipj possible
+
+    @model_validator(mode="before")
+    @classmethod
+    def only_named(cls, values: Any) -> Any:
+        named = isinstance(values, Mapping) and values.get("columns")
+        return {"source_column": None, "target_column": None, **values} if named else values
 
     @model_validator(mode="after")
     def one_way(self) -> "Pairs":
-        both = self.source is not None and self.target is not None
-        if both == (self.pairs is not None) or (self.pairs is not None and (self.source or self.target)):
-            raise ValueError("name either `source` and `target` (two files) or `pairs` (one .tsv or .jsonl file)")
+        if set(self.named) <= {"source"} or (self.pairs is not None and (self.source or self.target)):
+            raise ValueError(
+                "name either `source` and `target` (two files) or `pairs` (one table); `columns` names further columns"
+            )
+        for name, place in self.columns.items():
+            if name in self.usual:
+                raise ValueError(f"columns.{name}: there is a `{name}` beside it already; name it once")
+            if self.pairs is None and isinstance(place, int):
+                raise ValueError(f"columns.{name}: {place} is a column of a table, and there is no `pairs`; name a file")
         return self
 
     @property
+    def usual(self) -> dict[str, int | str | Path]:
+        places = (self.source, self.target) if self.pairs is None else (self.source_column, self.target_column)
+        return {name: place for name, place in zip(("source", "target"), places, strict=True) if place is not None}
+
+    @property
+    def named(self) -> dict[str, int | str | Path]:
+        """Every column by name: the column of the table, or the file."""
+        return {**self.usual, **{name: place if self.pairs else Path(str(place)) for name, place in self.columns.items()}}
+
+    @property
     def files(self) -> tuple[Path, ...]:
-        return tuple(path for path in (self.source, self.target, self.pairs) if path is not None)
+        return (self.pairs,) if self.pairs else tuple(map(self.file_of, self.named))
+
+    def file_of(self, column: str) -> Path:
+        return self.pairs or Path(str(self.named[column]))
 
 
 class Corpus(Section):

@@ -1,6 +1,9 @@
 """The typed recipe: what is refused, and with which words."""
 
+from pathlib import Path
+
 import pytest
+import yaml
 
 from regard.models import MODELS, configure
 from regard.models.decoders import DECODERS
@@ -17,6 +20,14 @@ WRONG = {
     "data.train.source=a.txt": "data.train: name either `source` and `target`",
     "data.test.news.soruce=3": "unknown key 'data.test.news.soruce'; did you mean 'source'?",
     "data.train={pairs: a.tsv, source_column: 10000000}": "data.train.source_column: input should be less than 1000000 (given",
+    "data.train={source: a, target: b, pairs: c.tsv}": "data.train: name either `source` and `target`",
+    "data.train={pairs: a.tsv, source_column: null, target_column: null}": "data.train: name either `source` and `target`",
+    "data.train={source: a, target: b, columns: {label: 2}}": "data.train: columns.label: 2 is a column of a table",
+    "data.train={source: a, columns: {source: b, tags: c}}": "columns.source: there is a `source` beside it already",
+    "data.train={pairs: a.tsv, target_column: 1, columns: {target: 2}}": "columns.target: there is a `target` beside it",
+    "data.train={source: a, columns: {../tags: b}}": "data.train.columns: '../tags' cannot name a column; take small",
+    "data.train={pairs: a.tsv, columns: {tags: 10000000}}": "data.train.columns.tags: input should be less than 1000000 (given",
+    "data.train={pairs: a.tsv, columns: {tags: [1]}}": "data.train.columns.tags: input should be a valid integer",
     "updates": "'updates' is no override; write key.path=value",
     "training.updates.more=3": "training.updates.more: 'updates' is a value, not a section",
     "training.epsilon=0": "training.epsilon: input should be greater than 0 (given: 0)",
@@ -33,6 +44,29 @@ def test_what_is_refused_says_where_and_what_is_allowed(text):
     with pytest.raises(RecipeError) as error:
         parse(Recipe, override({"training": {"updates": 5}}, [text]))
     assert WRONG[text] in str(error.value)
+
+
+COLUMNS: list[tuple[dict[str, object], dict[str, object]]] = [
+    ({"source": "a", "target": "b"}, {"source": Path("a"), "target": Path("b")}),
+    ({"target": "b"}, {"target": Path("b")}),
+    ({"source": "a", "columns": {"tags": "b"}}, {"source": Path("a"), "tags": Path("b")}),
+    ({"columns": {"label": "b"}}, {"label": Path("b")}),
+    ({"pairs": "t.tsv"}, {"source": 0, "target": 1}),
+    ({"pairs": "t.tsv", "target_column": "de"}, {"source": 0, "target": "de"}),
+    ({"pairs": "t.tsv", "columns": {"source": 0, "label": "topic"}}, {"source": 0, "label": "topic"}),
+    ({"pairs": "t.tsv", "source_column": 2, "columns": {"label": 0}}, {"source": 2, "label": 0}),
+]
+
+
+@pytest.mark.parametrize(("given", "named"), COLUMNS)
+def test_columns_by_name(given, named):
+    """Also as they are written into a run's own recipe and read again."""
+    recipe = parse(Recipe, {"data": {"train": given}})
+    for one in recipe, parse(Recipe, yaml.safe_load(to_yaml(recipe))):
+        assert one == recipe
+        assert one.data.train.named == named
+        assert one.data.train.files == ((Path("t.tsv"),) if "pairs" in given else tuple(named.values()))
+        assert all(one.data.train.file_of(name) == (Path("t.tsv") if "pairs" in given else named[name]) for name in named)
 
 
 WRONG_MODELS = {

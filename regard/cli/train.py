@@ -95,8 +95,8 @@ def with_files(values: dict[str, Any], files: dict[str, str], valid: dict[str, s
 def sensible(files: dict[str, str]) -> dict[str, Any]:
     """The recipe for data of this size, read off the number of training rows."""
     from regard.cli.choices import recipe_for
-    from regard.data.readers import read_pairs
+    from regard.data.readers import read_rows
     from regard.recipe import Pairs, parse
 
-    rows = sum(len(block.lines) for block in read_pairs(parse(Pairs, files)))
+    rows = sum(len(block.lines) for block in read_rows(parse(Pairs, files)))
     return recipe_for(rows)

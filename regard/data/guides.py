@@ -26,10 +26,9 @@ class Guides:
         numbers = [*rows.lines, *(fault.line for fault in rows.faults)]
         own = {number: self.next_line() for number in sorted(numbers)}  # the lines of bad rows are skipped with them
         self.rows += len(numbers)
-        surfaces = [
-            tokenizer.surfaces(side) for tokenizer, side in zip(self.tokenizers, (rows.sources, rows.targets), strict=True)
-        ]
-        each = zip(rows.lines, zip(rows.sources, rows.targets, strict=True), zip(*surfaces, strict=True), strict=True)
+        sides = rows.columns["source"], rows.columns["target"]
+        surfaces = [tokenizer.surfaces(side) for tokenizer, side in zip(self.tokenizers, sides, strict=True)]
+        each = zip(rows.lines, zip(*sides, strict=True), zip(*surfaces, strict=True), strict=True)
         return [self.between_tokens(*own[number], texts, spelled) for number, texts, spelled in each]
 
     def next_line(self) -> tuple[int, str]:

@@ -1,8 +1,9 @@
-"""Readers of pairs: parallel files, TSV, JSONL. They stream; every row is either yielded or reported as file:line."""
+"""Readers of named columns: parallel files, TSV, JSONL. They stream; every row is either yielded or reported as file:line."""
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,7 +13,9 @@ from regard.data.lines import Lines, read_lines
 from regard.errors import DataError
 from regard.recipe import Pairs
 
-Columns = tuple[int | str, int | str]
+Place = int | str | Path
+Columns = Mapping[str, Place]  # where the column of that name is in the table
+Texts = dict[str, list[str]]
 HEADER = {"source", "target", "src", "tgt", "trg", "input", "output", "text", "sentence", "translation", "question", "answer"}
 # Whatever is neither white space nor a format character (Unicode category Cf), which has no width.
 SEEN = re.compile(
@@ -24,134 +27,139 @@ SEEN = re.compile(
 class Rows(NamedTuple):
     """Good rows, the lines they stand in, and the faults of the rows between them."""
 
-    sources: list[str]
-    targets: list[str]
+    columns: Texts
     lines: Sequence[int]
     faults: list[Fault]
 
 
-def read_pairs(pairs: Pairs) -> Iterator[Rows]:
-    """All rows, in blocks; DataError when a file cannot be read or holds no rows."""
+def read_rows(files: Pairs) -> Iterator[Rows]:
+    """All rows, in blocks, each with all columns; DataError when a file cannot be read or holds no rows."""
     empty = True
-    for rows in read_all(pairs):
+    for rows in read_all(files):
         empty = empty and not rows.lines and not rows.faults
         yield rows
     if empty:
-        raise DataError(f"{' and '.join(map(str, pairs.files))}: no rows")
+        raise DataError(f"{' and '.join(map(str, files.files))}: no rows")
 
 
-def read_all(pairs: Pairs) -> Iterator[Rows]:
-    if pairs.source is not None and pairs.target is not None:
-        return read_parallel(pairs.source, pairs.target)
-    assert pairs.pairs is not None, "Pairs.one_way"
-    kind = kind_of(pairs.pairs)
+def read_all(files: Pairs) -> Iterator[Rows]:
+    if files.pairs is None:
+        return read_parallel({name: files.file_of(name) for name in files.named})
+    kind = kind_of(files.pairs)
     if kind not in READERS:
-        raise DataError(f"{pairs.pairs}: unknown kind {kind!r}; a file of pairs ends in {', '.join(READERS)} (or .gz)")
-    return READERS[kind](pairs.pairs, (pairs.source_column, pairs.target_column))
+        raise DataError(f"{files.pairs}: unknown kind {kind!r}; a file of pairs ends in {', '.join(READERS)} (or .gz)")
+    return READERS[kind](files.pairs, files.named)
 
 
 def kind_of(path: Path) -> str:
     return Path(path.name.removesuffix(".gz")).suffix
 
 
-def read_parallel(source: Path, target: Path) -> Iterator[Rows]:
-    blocks = read_lines(source), read_lines(target)
-    left, right = (next(block, None) for block in blocks)
+def read_parallel(files: Mapping[str, Path]) -> Iterator[Rows]:
+    """Line n of every file is row n."""
+    blocks = {name: read_lines(path) for name, path in files.items()}
+    ahead = {name: lines for name in files if (lines := next(blocks[name], None))}
     last = 0
-    while left and right:
-        count = min(len(left.texts), len(right.texts))
-        (left_head, left_tail), (right_head, right_tail) = left.cut(count), right.cut(count)
-        yield parallel_rows(source, target, left_head, right_head)
-        last = left_head.first + count - 1
-        left = left_tail if left_tail.texts else next(blocks[0], None)
-        right = right_tail if right_tail.texts else next(blocks[1], None)
-    yield from unmatched(source, left, blocks[0], target, last)
-    yield from unmatched(target, right, blocks[1], source, last)
+    while len(ahead) == len(files):
+        count = min(len(lines.texts) for lines in ahead.values())
+        cut = {name: lines.cut(count) for name, lines in ahead.items()}
+        yield parallel_rows(files, {name: head for name, (head, _) in cut.items()})
+        last += count
+        rest = {name: tail if tail.texts else next(blocks[name], None) for name, (_, tail) in cut.items()}
+        ahead = {name: lines for name, lines in rest.items() if lines}
+    yield from unmatched(files, ahead, blocks, last)
 
 
-def parallel_rows(source: Path, target: Path, left: Lines, right: Lines) -> Rows:
-    numbers = range(left.first, left.first + len(left.texts))
+def parallel_rows(files: Mapping[str, Path], columns: Mapping[str, Lines]) -> Rows:
+    first = next(iter(columns.values()))
+    numbers = range(first.first, first.first + len(first.texts))
     bad: dict[int, Fault] = {}
-    for path, problems in (target, right.problems), (source, left.problems):  # the source's problem is the one told
-        bad |= {line: Fault(path, line, problem) for line, problem in problems.items() if line in numbers}
-    return good_rows((source, target), left.texts, right.texts, numbers, bad)
+    for name in reversed(list(columns)):  # of several problems the first column's is told
+        problems = columns[name].problems.items()
+        bad |= {line: Fault(files[name], line, problem) for line, problem in problems if line in numbers}
+    return good_rows(files, {name: lines.texts for name, lines in columns.items()}, numbers, bad)
 
 
-def unmatched(longer: Path, lines: Lines | None, rest: Iterator[Lines], shorter: Path, count: int) -> Iterator[Rows]:
-    """Every line past the end of the shorter file is a row without its other side."""
-    problem = f"no line to go with it: {shorter} has only {count} lines"
-    while lines:
-        numbers = range(lines.first, lines.first + len(lines.texts))
-        yield Rows([], [], [], [Fault(longer, number, problem) for number in numbers])
-        lines = next(rest, None)
+def unmatched(
+    files: Mapping[str, Path], ahead: Mapping[str, Lines], rest: Mapping[str, Iterator[Lines]], last: int
+) -> Iterator[Rows]:
+    """A line past the end of the shortest file is a row without some column: one fault, however many files have it."""
+    shortest = next((path for name, path in files.items() if name not in ahead), None)
+    problem = f"no line to go with it: {shortest} has only {last} lines"
+    for name in ahead:
+        for lines in chain([ahead[name]], rest[name]):
+            numbers = range(max(lines.first, last + 1), lines.first + len(lines.texts))
+            yield Rows({name: [] for name in files}, [], [Fault(files[name], number, problem) for number in numbers])
+            last = max(last, lines.first + len(lines.texts) - 1)
 
 
 def read_tsv(path: Path, columns: Columns) -> Iterator[Rows]:
-    if any(isinstance(column, int) and column < 0 for column in columns):
-        raise DataError(f"{path}: columns are counted from 0, so {columns} cannot be read")
-    blocks = read_lines(path)
-    if any(isinstance(column, str) for column in columns):
-        header = next(blocks, None)
-        if header is None:
+    if any(isinstance(column, int) and column < 0 for column in columns.values()):
+        told = ", ".join(f"{name}: {column}" for name, column in columns.items())
+        raise DataError(f"{path}: columns are counted from 0, so {told} cannot be read")
+    blocks, header = read_lines(path), list[str]()
+    if any(isinstance(column, str) for column in columns.values()):
+        first = next(blocks, None)
+        if first is None:
             return
-        (names, rest), problem = header.cut(1), header.problems.get(1)
+        (names, rest), problem = first.cut(1), first.problems.get(1)
         if problem:
             raise DataError(f"{path}:1: {problem}")
-        columns = named_columns(path, names.texts[0].split("\t"), columns)
-        blocks = chain_block(rest, blocks)
-    width = None
+        header, blocks = names.texts[0].split("\t"), chain([rest], blocks)
+    places, width = numbered(path, header, columns), None
     for lines in blocks:
         fields = [text.split("\t") for text in lines.texts]
-        width = width or first_width(fields, columns)
-        yield tsv_rows(path, lines, fields, columns, width)
+        width = width or first_width(fields, max(places.values()) + 1)
+        yield tsv_rows(path, lines, fields, places, width)
 
 
-def chain_block(first: Lines, rest: Iterator[Lines]) -> Iterator[Lines]:
-    yield first
-    yield from rest
-
-
-def taken_as_data(pairs: Pairs) -> str | None:
+def taken_as_data(files: Pairs) -> str | None:
     """What to say of a TSV whose first row looks like a header, though columns are given by number."""
-    columns = [column for column in (pairs.source_column, pairs.target_column) if isinstance(column, int)]
-    if pairs.pairs is None or len(columns) < 2 or kind_of(pairs.pairs) != ".tsv":
+    columns = {name: column for name, column in files.named.items() if isinstance(column, int)}
+    if files.pairs is None or len(columns) < len(files.named) or kind_of(files.pairs) != ".tsv":
         return None
-    first = next(read_lines(pairs.pairs), None)
+    first = next(read_lines(files.pairs), None)
     row = first.texts[0].split("\t") if first is not None else []
-    names = [row[column] for column in columns if 0 <= column < len(row)]
-    if len(names) < 2 or not HEADER.issuperset(name.strip().lower() for name in names):
+    names = {name: row[column] for name, column in columns.items() if 0 <= column < len(row)}
+    if len(names) < len(columns) or not HEADER.issuperset(name.strip().lower() for name in names.values()):
         return None
+    keys = " and ".join(f"{key_of(name)}={given}" for name, given in names.items())
     return (
-        f"{pairs.pairs}:1: the row {' and '.join(map(repr, names))} looks like a header and is used as a pair, for columns are "
-        f"given by number; source_column={names[0]} and target_column={names[1]} make it a header"
+        f"{files.pairs}:1: the row {' and '.join(map(repr, names.values()))} looks like a header and is used as data, for "
+        f"columns are given by number; {keys} make it a header"
     )
 
 
-def named_columns(path: Path, names: list[str], columns: Columns) -> tuple[int, int]:
-    for column in columns:
-        if isinstance(column, str) and column not in names:
-            raise DataError(f"{path}:1: no column {column!r} in the header; it has {', '.join(map(repr, names))}")
-    source, target = (column if isinstance(column, int) else names.index(column) for column in columns)
-    return source, target
+def key_of(column: str) -> str:
+    """The key that says where the column of this name is in a table."""
+    return f"{column}_column" if column in ("source", "target") else f"columns.{column}"
 
 
-def first_width(fields: list[list[str]], columns: Columns) -> int | None:
+def numbered(path: Path, header: list[str], columns: Columns) -> dict[str, int]:
+    for column in columns.values():
+        if isinstance(column, str) and column not in header:
+            raise DataError(f"{path}:1: no column {column!r} in the header; it has {', '.join(map(repr, header))}")
+    return {name: column if isinstance(column, int) else header.index(str(column)) for name, column in columns.items()}
+
+
+def first_width(fields: list[list[str]], needed: int) -> int | None:
     """How many columns this file has: as many as the first row that has those we need."""
-    return next((len(row) for row in fields if len(row) > max(int(column) for column in columns)), None)
+    return next((len(row) for row in fields if len(row) >= needed), None)
 
 
-def tsv_rows(path: Path, lines: Lines, fields: list[list[str]], columns: Columns, width: int | None) -> Rows:
-    source, target = (int(column) for column in columns)
+def tsv_rows(path: Path, lines: Lines, fields: list[list[str]], places: Mapping[str, int], width: int | None) -> Rows:
     numbers = range(lines.first, lines.first + len(fields))
     bad = {line: Fault(path, line, problem) for line, problem in lines.problems.items() if line in numbers}
-    needed = max(source, target) + 1
+    needed = max(places.values()) + 1
     for number, row in zip(numbers, fields, strict=True):
         if len(row) != width and number not in bad:
             bad[number] = Fault(path, number, ragged(len(row), width or needed))
             row += [""] * (needed - len(row))
         elif number in bad:
             row += [""] * needed
-    return good_rows((path, path), [row[source] for row in fields], [row[target] for row in fields], numbers, bad)
+    return good_rows(
+        dict.fromkeys(places, path), {name: [row[at] for row in fields] for name, at in places.items()}, numbers, bad
+    )
 
 
 def ragged(found: int, width: int) -> str:
@@ -160,32 +168,35 @@ def ragged(found: int, width: int) -> str:
 
 
 def read_jsonl(path: Path, columns: Columns) -> Iterator[Rows]:
-    keys = [{0: "source", 1: "target"}.get(column, column) if isinstance(column, int) else column for column in columns]
-    for key in keys:
-        if not isinstance(key, str):
-            raise DataError(f"{path}: column {key} of a JSONL file; give its key, for example source_column=text")
+    keys: dict[str, str] = {}
+    for name, column in columns.items():
+        usual = {0: "source", 1: "target"}.get(column) if isinstance(column, int) and name in ("source", "target") else None
+        if isinstance(column, int) and usual is None:
+            raise DataError(f"{path}: column {column} of a JSONL file; give its key, for example {key_of(name)}=text")
+        keys[name] = usual or str(column)
     for lines in read_lines(path):
-        yield jsonl_rows(path, lines, str(keys[0]), str(keys[1]))
+        yield jsonl_rows(path, lines, keys)
 
 
-def jsonl_rows(path: Path, lines: Lines, source: str, target: str) -> Rows:
+def jsonl_rows(path: Path, lines: Lines, keys: Mapping[str, str]) -> Rows:
     numbers = range(lines.first, lines.first + len(lines.texts))
     bad = {line: Fault(path, line, problem) for line, problem in lines.problems.items() if line in numbers}
-    sources, targets = [""] * len(numbers), [""] * len(numbers)
-    for place, text in enumerate(lines.texts):
-        if numbers[place] not in bad:
+    texts = []
+    for number, text in zip(numbers, lines.texts, strict=True):
+        texts.append([""] * len(keys))
+        if number not in bad:
             try:
-                sources[place], targets[place] = json_pair(text, source, target)
+                texts[-1] = json_texts(text, keys.values())
             except BadValue as problem:
-                bad[numbers[place]] = Fault(path, numbers[place], str(problem))
-    return good_rows((path, path), sources, targets, numbers, bad)
+                bad[number] = Fault(path, number, str(problem))
+    return good_rows(dict.fromkeys(keys, path), dict(zip(keys, map(list, zip(*texts, strict=True)), strict=True)), numbers, bad)
 
 
 class BadValue(ValueError):
-    """A line of JSON that holds no pair."""
+    """A line of JSON that holds no row."""
 
 
-def json_pair(text: str, source: str, target: str) -> tuple[str, str]:
+def json_texts(text: str, keys: Iterable[str]) -> list[str]:
     try:
         row = json.loads(text)
     except json.JSONDecodeError as error:
@@ -194,7 +205,7 @@ def json_pair(text: str, source: str, target: str) -> tuple[str, str]:
         raise BadValue("not JSON that can be read: too deep, or a number too long") from None
     if not isinstance(row, dict):
         raise BadValue(f"a JSON object is needed, not {json_kind(row)}")
-    return json_text(row, source), json_text(row, target)
+    return [json_text(row, key) for key in keys]
 
 
 def json_text(row: dict[str, object], key: str) -> str:
@@ -222,28 +233,27 @@ def json_kind(value: object) -> str:
     return kinds.get(type(value), "null")
 
 
-def good_rows(files: tuple[Path, Path], sources: list[str], targets: list[str], numbers: range, bad: dict[int, Fault]) -> Rows:
-    """Take out the rows that are bad already, and those whose text on one side cannot be used."""
-    for path, side, texts in (files[0], "source", sources), (files[1], "target", targets):
-        for place, problem in text_problems(side, texts):
-            bad.setdefault(numbers[place], Fault(path, numbers[place], problem))
+def good_rows(files: Mapping[str, Path], columns: Texts, numbers: range, bad: dict[int, Fault]) -> Rows:
+    """Take out the rows that are bad already, and those whose text in one column cannot be used."""
+    for name, texts in columns.items():
+        for place, problem in text_problems(name, texts):
+            bad.setdefault(numbers[place], Fault(files[name], numbers[place], problem))
     if not bad:
-        return Rows(sources, targets, numbers, [])
+        return Rows(columns, numbers, [])
     keep = [place for place, number in enumerate(numbers) if number not in bad]
-    lines = [numbers[place] for place in keep]
-    faults = [bad[number] for number in sorted(bad)]
-    return Rows([sources[place] for place in keep], [targets[place] for place in keep], lines, faults)
+    kept = {name: [texts[place] for place in keep] for name, texts in columns.items()}
+    return Rows(kept, [numbers[place] for place in keep], [bad[number] for number in sorted(bad)])
 
 
-def text_problems(side: str, texts: list[str]) -> Iterable[tuple[int, str]]:
+def text_problems(column: str, texts: list[str]) -> Iterable[tuple[int, str]]:
     firsts = {text.strip()[:1] for text in texts}
     if all(map(SEEN.search, firsts)) and not any("\0" in text for text in texts):
         return
     for place, text in enumerate(texts):
         if SEEN.search(text) is None:
-            yield place, f"the {side} is empty"
+            yield place, f"the {column} is empty"
         elif "\0" in text:
-            yield place, f"a NUL character in the {side}, at column {text.index(chr(0)) + 1}"
+            yield place, f"a NUL character in the {column}, at column {text.index(chr(0)) + 1}"
 
 
 READERS: dict[str, Callable[[Path, Columns], Iterator[Rows]]] = {

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from regard.data.guides import Guides
-from regard.data.readers import BadRows, read_pairs
+from regard.data.readers import BadRows, read_rows
 from regard.data.sealed import file_digest, sealed, sweep, verify
 from regard.data.tokenizer import Tokenizer
 from regard.data.writer import SIDES, WIDTHS, Writer
@@ -105,7 +105,7 @@ class Store:
         }
         with sealed(directory, facts) as folder:
             with Writer(folder, source_tokenizer, target_tokenizer, max_length, copying, guides) as writer:
-                for rows in read_pairs(pairs):
+                for rows in read_rows(pairs):
                     bad_rows.add(rows.faults)
                     bad_rows.skip(writer.append(rows, pairs))
             if guides is not None:
@@ -151,7 +151,7 @@ def settings(
 ) -> dict[str, Any]:
     """What beside the files decides on the ids."""
     return {
-        "columns": [pairs.source_column, pairs.target_column] if pairs.pairs else None,
+        "columns": list(pairs.named.values()) if pairs.pairs else None,
         "tokenizers": [source.digest, target.digest],
         "max_length": max_length,
         "on_bad_row": bad_rows.policy,
@@ -224,8 +224,8 @@ def texts_of(store: Store, pairs: Pairs, rows: Sequence[int]) -> list[tuple[str,
     """What these rows say in the files the store was made from."""
     wanted = {int(store.lines[row]) for row in rows}
     found: dict[int, tuple[str, str]] = {}
-    for block in read_pairs(pairs):
-        for line, source, target in zip(block.lines, block.sources, block.targets, strict=True):
+    for block in read_rows(pairs):
+        for line, source, target in zip(block.lines, block.columns["source"], block.columns["target"], strict=True):
             if line in wanted:
                 found[line] = (source, target)
     return [found[int(store.lines[row])] for row in rows]

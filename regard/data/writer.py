@@ -79,16 +79,16 @@ class Writer:
     def sequences(self, rows: Rows) -> list[list[list[int]]]:
         """Of each side, in the order of SIDES, the ids of each row."""
         links = [] if self.guides is None else [self.guides.links(rows)]
-        sources = self.source.encode(rows.sources)
+        sources = self.source.encode(rows.columns["source"])
         if not self.copying:
-            return [sources, self.target.encode(rows.targets), *links]
-        offers, targets = extended_rows(rows.sources, rows.targets, self.source, self.target)
+            return [sources, self.target.encode(rows.columns["target"]), *links]
+        offers, targets = extended_rows(rows.columns["source"], rows.columns["target"], self.source, self.target)
         return [sources, targets, [offer.ids for offer in offers], *links]
 
     def too_long(self, pairs: Pairs, line: int, lengths: list[int]) -> Fault:
         side = 0 if lengths[0] > self.max_length else 1
         return Fault(
-            pairs.files[side % len(pairs.files)],
+            pairs.file_of(SIDES[side]),
             line,
             f"too long: {lengths[side]} tokens, data.max_length is {self.max_length}",
         )

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 
 from regard.data.links import Links
-from regard.data.readers import BadRows, read_pairs
+from regard.data.readers import BadRows, read_rows
 from regard.decoding.trained import Pair, Trained
 from regard.errors import UserError
 from regard.evaluation.alignment import alignment_error_rate
@@ -17,9 +17,11 @@ LENGTHS = (5, 10, 15, 20, 30, 40, 60)  # source words, for scores by length
 def read_test(pairs: Pairs) -> list[Pair]:
     """All rows of a test set; a bad row always stops, for a score over fewer rows is another score."""
     bad, rows = BadRows("stop", advice="mend the file: a score over fewer rows would be another score"), []
-    for block in read_pairs(pairs):
+    if not {"source", "target"} <= pairs.named.keys():
+        raise UserError(f"a test set has a source and a target; this one has {' and '.join(pairs.named)} only")
+    for block in read_rows(pairs):
         bad.add(block.faults)
-        rows += list(zip(block.sources, block.targets, strict=True))
+        rows += list(zip(block.columns["source"], block.columns["target"], strict=True))
     return rows
 
 

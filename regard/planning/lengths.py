@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from regard.corpora import CORPORA
 from regard.corpora.corpus import generate
-from regard.data.readers import read_pairs
+from regard.data.readers import read_rows
 from regard.errors import UserError
 from regard.planning.cost import Lengths
 from regard.recipe import Data, choose
@@ -55,8 +55,8 @@ def sample(data: Data) -> list[tuple[str, str]]:
 
 def rows(data: Data) -> Iterable[tuple[str, str]]:
     assert data.train is not None
-    for block in read_pairs(data.train):
-        yield from zip(block.sources, block.targets, strict=True)
+    for block in read_rows(data.train):
+        yield from zip(block.columns["source"], block.columns["target"], strict=True)
 
 
 def check(lengths: Lengths, batch_tokens: int) -> None:

@@ -9,7 +9,7 @@ import torch
 
 from regard.data import store as stores
 from regard.data.faults import ADVICE, BadRows, Fault
-from regard.data.readers import Rows, read_pairs, taken_as_data
+from regard.data.readers import Rows, read_rows, taken_as_data
 from regard.data.store import Store
 from regard.data.tokenizers import Tokenizer
 from regard.errors import UserError
@@ -28,9 +28,9 @@ def texts(data: Data, side: int) -> Iterator[str]:
     """One side of the training rows that can be used."""
     assert data.train is not None
     bad = BadRows(data.on_bad_row)
-    for rows in read_pairs(data.train):
+    for rows in read_rows(data.train):
         bad.add(rows.faults)
-        yield from (rows.sources, rows.targets)[side]
+        yield from rows.columns[("source", "target")[side]]
 
 
 def tell_bad_rows(store: Store, directory: Path, say: Say) -> None:
@@ -86,10 +86,10 @@ def read_valid(data: Data, limits: Limits, tokenizers: tuple[Tokenizer, Tokenize
     assert data.valid is not None
     gold = data.valid.alignment is not None
     pairs, bad, long = list[Pair](), list[Fault](), list[Fault]()
-    for rows in read_pairs(data.valid):
+    for rows in read_rows(data.valid):
         found = long_rows(data.valid, rows, limits, tokenizers)
         lines = {fault.line for fault in found}
-        each = zip(rows.lines, rows.sources, rows.targets, strict=True)
+        each = zip(rows.lines, rows.columns["source"], rows.columns["target"], strict=True)
         pairs += [(source, target) for line, source, target in each if line not in lines]
         bad, long = bad + rows.faults, long + found
     report = BadRows("stop" if gold else data.on_bad_row, directory / "bad_valid_rows.txt", GOLD if gold else ADVICE)
@@ -104,7 +104,7 @@ def read_valid(data: Data, limits: Limits, tokenizers: tuple[Tokenizer, Tokenize
 def long_rows(pairs: Pairs, rows: Rows, limits: Limits, tokenizers: tuple[Tokenizer, Tokenizer]) -> list[Fault]:
     if not any(limits):
         return []
-    texts = zip(tokenizers, (rows.sources, rows.targets), strict=True)
+    texts = zip(tokenizers, (rows.columns["source"], rows.columns["target"]), strict=True)
     return faults(pairs, limits, rows.lines, *([len(ids) for ids in tokenizer.encode(side)] for tokenizer, side in texts))
 
 
@@ -113,7 +113,7 @@ def faults(pairs: Pairs, limits: Limits, lines: Sequence[int], sources: Sequence
     each = zip(lines, sources, targets, strict=True)
     found = ((line, source, limits.problem(source, target)) for line, source, target in each)
     return [
-        Fault(pairs.files[0 if limits.problem(source) else -1], line, problem)
+        Fault(pairs.file_of("source" if limits.problem(source) else "target"), line, problem)
         for line, source, problem in found
         if problem is not None
     ]

@@ -26,6 +26,7 @@ from regard.errors import UserError
         (["--run", "nowhere", "--resume"], "nowhere: no run to continue"),
         (["--source", "nowhere.txt", "--target", "nowhere.txt"], "nowhere.txt: cannot be read: No such file"),
         (["--source", "nowhere.txt"], "name either `source` and `target`"),
+        (["demo", "--target", "nowhere.txt"], "data.train names no `source`, which the model needs: data.train.source=FILE"),
         (["--pairs", "nowhere.txt"], "nowhere.txt: unknown kind '.txt'"),
         (["demo", "data.corpus.name=latn"], "unknown corpus 'latn'; did you mean 'latin'?"),
         (["bahdanau2015-small"], "the recipe names no data: give --source and --target"),
@@ -112,6 +113,8 @@ def test_other_verbs(trained, corpus, tmp_path):
     assert "--html takes many" in refused("look", trained, "a", "b", "--png", tmp_path / "a.png")
     assert "--alignment goes with" in refused("evaluate", trained, "--alignment", corpus / "short.align")
     assert "name either `source` and `target`" in refused("evaluate", trained, "--source", corpus / "short.source")
+    told = "a test set has a source and a target; this one has target only"
+    assert told in refused("evaluate", trained, "--target", corpus / "short.source")
 
 
 def test_a_file_that_cannot_be_written_is_named_without_a_number(trained, tmp_path):

@@ -201,7 +201,7 @@ def test_a_tsv_header_among_the_pairs_is_named(recipe, corpus, tmp_path):
     given = ["train", recipe, *PLACES, "--pairs", tmp_path / "p.tsv", "--run"]
     code, _, err = regard(*given, tmp_path / "run")
     assert code == 0
-    told = "the row 'Source' and 'target' looks like a header and is used as a pair, for columns are given by number"
+    told = "the row 'Source' and 'target' looks like a header and is used as data, for columns are given by number"
     assert f"warning: {tmp_path / 'p.tsv'}:1: {told}; source_column=Source and target_column=target make it a header" in err
     named = ["data.train.source_column=Source", "data.train.target_column=target"]
     code, _, err = regard(*given, tmp_path / "named", *named)

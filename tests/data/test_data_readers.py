@@ -5,20 +5,37 @@ import json
 import sys
 import unicodedata
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regard.data import lines
-from regard.data.readers import READERS, SEEN, BadRows, Fault, Rows, read_pairs
+from regard.data.readers import READERS, SEEN, BadRows, Fault, Rows, read_rows
 from regard.errors import DataError
 from regard.recipe import Pairs
 
 
-def merged(pairs: Pairs) -> Rows:
-    blocks = list(read_pairs(pairs))
-    return Rows(*([item for block in blocks for item in block[part]] for part in range(4)))
+class Merged(NamedTuple):
+    """All blocks of pairs as one."""
+
+    sources: list[str]
+    targets: list[str]
+    lines: list[int]
+    faults: list[Fault]
+
+
+def joined(files: Pairs) -> Rows:
+    blocks = list(read_rows(files))
+    assert all(list(block.columns) == list(files.named) for block in blocks)
+    columns = {name: [text for block in blocks for text in block.columns[name]] for name in files.named}
+    return Rows(columns, *([item for block in blocks for item in block[part]] for part in (1, 2)))
+
+
+def merged(pairs: Pairs) -> Merged:
+    rows = joined(pairs)
+    return Merged(*rows.columns.values(), rows.lines, rows.faults)
 
 
 def parallel(folder: Path, source: bytes, target: bytes) -> Pairs:
@@ -159,6 +176,53 @@ def test_jsonl_keys(tmp_path):
     assert rows == (["ja\nja"], ["ü"], [1], [])
     with pytest.raises(DataError, match="give its key"):
         merged(single(tmp_path, "p.jsonl", content, source_column=2))
+
+
+def test_a_column_without_others(tmp_path):
+    (tmp_path / "a").write_bytes(b"x\n\nz\n")
+    rows = joined(Pairs(target=tmp_path / "a"))
+    assert rows == ({"target": ["x", "z"]}, [1, 3], [Fault(tmp_path / "a", 2, "the target is empty")])
+
+
+def three(folder: Path, *contents: bytes) -> Pairs:
+    for name, content in zip(("a", "b", "c"), contents, strict=True):
+        (folder / name).write_bytes(content)
+    return Pairs(source=folder / "a", target=folder / "b", columns={"label": str(folder / "c")})
+
+
+@pytest.mark.parametrize("block", [1 << 20, 3])
+def test_three_parallel_files(tmp_path, monkeypatch, block):
+    monkeypatch.setattr(lines, "BLOCK", block)
+    rows = joined(three(tmp_path, b"x\nlonger\nz\nw\n", b"1\n2\n3\n4\n", b"p\nq\n\n\xff\n"))
+    assert rows.columns == {"source": ["x", "longer"], "target": ["1", "2"], "label": ["p", "q"]}
+    told = [
+        Fault(tmp_path / "c", 3, "the label is empty"),
+        Fault(tmp_path / "c", 4, "not UTF-8: byte 0xff at byte 1 of the line"),
+    ]
+    assert (rows.lines, rows.faults) == ([1, 2], told)
+
+
+@pytest.mark.parametrize("block", [1 << 20, 3])
+def test_a_row_that_some_files_lack_is_one_fault(tmp_path, monkeypatch, block):
+    monkeypatch.setattr(lines, "BLOCK", block)
+    rows = joined(three(tmp_path, b"x\n" * 2, b"1\n" * 5, b"p\n" * 7))
+    problem = f"no line to go with it: {tmp_path / 'a'} has only 2 lines"
+    where = [("b", 3), ("b", 4), ("b", 5), ("c", 6), ("c", 7)]
+    assert (rows.lines, rows.faults) == ([1, 2], [Fault(tmp_path / name, line, problem) for name, line in where])
+
+
+def test_further_columns_of_tables(tmp_path):
+    tsv = b"text\tlabel\tid\na b\tx\t1\nc\t\t2\n"
+    rows = joined(single(tmp_path, "p.tsv", tsv, columns={"source": "text", "label": "label"}))
+    assert rows == ({"source": ["a b"], "label": ["x"]}, [2], [Fault(tmp_path / "p.tsv", 3, "the label is empty")])
+    rows = joined(single(tmp_path, "p.tsv", b"0\t1\t2\t3\n", source_column=3, columns={"target": 1, "tags": 0}))
+    assert rows.columns == {"source": ["3"], "target": ["1"], "tags": ["0"]}
+    jsonl = b'{"source": "a", "topic": "x"}\n{"source": "b"}\n'
+    rows = joined(single(tmp_path, "p.jsonl", jsonl, source_column=0, columns={"label": "topic"}))
+    assert rows.columns == {"source": ["a"], "label": ["x"]}
+    assert [fault.problem for fault in rows.faults] == ["no key 'topic'; the row has 'source'"]
+    with pytest.raises(DataError, match=r"column 1 of a JSONL file; give its key, for example columns\.label=text"):
+        joined(single(tmp_path, "p.jsonl", jsonl, columns={"source": "source", "label": 1}))
 
 
 def test_str_of_a_fault():
