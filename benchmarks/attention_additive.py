@@ -10,7 +10,7 @@ import torch
 from timing import race, report
 from torch import Tensor
 
-from regard.nn.kernels.additive import additive_attention
+from regard.nn.kernels.attention.additive import additive_attention
 
 Attention = Callable[..., Tensor]
 

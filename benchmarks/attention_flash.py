@@ -13,7 +13,7 @@ from timing import race, report
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.attention.flex_attention import flex_attention
 
-from regard.nn.kernels.flash import copy_log_prob, flash_attention, hard_attention
+from regard.nn.kernels.attention.flash import copy_log_prob, flash_attention, hard_attention
 
 LONG, WIDE = (32, 8, 4096, 64), (64, 1, 512, 512)  # batch, heads, length, size
 WINDOW = 128

@@ -14,8 +14,8 @@ from timing import race, report
 from torch import Tensor, nn
 from torch.nn import functional
 
-from regard.nn.cells import CELLS, Cell
-from regard.nn.scan import scan
+from regard.nn.recurrent.cells import CELLS, Cell
+from regard.nn.recurrent.scan import scan
 
 LIBRARY = {"tanh": nn.RNN, "relu": nn.RNN, "lstm": nn.LSTM, "lstm_b": nn.LSTM, "gru": nn.GRU}
 
@@ -34,9 +34,9 @@ def step_by_step(cell: Cell, inputs: Tensor) -> Tensor:
 
 
 def plain_step(cell: Cell, now: Tensor, state):
-    from regard.nn import cell as cells
-    from regard.nn import cells as kinds
-    from regard.nn import tape as tapes
+    from regard.nn.recurrent import cell as cells
+    from regard.nn.recurrent import cells as kinds
+    from regard.nn.recurrent import tape as tapes
 
     saved = cells.shared, kinds.shared, tapes.shared
     cells.shared = kinds.shared = tapes.shared = plain  # the reference step without the products' fast path

@@ -11,8 +11,8 @@ from timing import race, report
 from torch import nn
 from torch.nn import functional
 
-from regard.nn.experts import Experts
-from regard.nn.feedforward import Fed, FeedForward
+from regard.nn.transformer.experts import Experts
+from regard.nn.transformer.feedforward import Fed, FeedForward
 
 SIZES = {"cpu": (256, 512, 2048), "cuda": (512, 2048, 16384)}  # size, inner, tokens
 

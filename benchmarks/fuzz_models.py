@@ -36,9 +36,9 @@ from regard.models import build, configure
 from regard.models.decoders.context import CONTEXTS
 from regard.models.directory import load_model, save_model
 from regard.nn.attention import SCOPES, SCORES, SELECTIONS
-from regard.nn.cells import CELLS
-from regard.nn.norms import NORMS
 from regard.nn.positions import POSITIONS
+from regard.nn.recurrent.cells import CELLS
+from regard.nn.transformer.norms import NORMS
 from regard.recipe import Recipe, Tokenizer
 
 torch.set_num_threads(1)

@@ -13,7 +13,8 @@ import torch.nn.functional as F
 from timing import race, report
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from regard.nn.kernels import activation, norm, short, words
+from regard.nn.kernels.attention import short
+from regard.nn.kernels.layers import activation, norm, words
 
 SHAPES = [(1024, 32), (256, 128)]  # sentences, tokens of each
 HEADS, HEAD, SIZE, INNER, RATE = 8, 64, 512, 2048, 0.1

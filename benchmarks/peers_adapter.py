@@ -4,7 +4,7 @@ import torch
 
 from regard.models import build as build_model
 from regard.models import configure
-from regard.nn.memory import keep_freed_memory
+from regard.nn.allocator import keep_freed_memory
 from regard.training.objective import Examples, Objective
 
 RNN = {

@@ -7,7 +7,7 @@ import torch
 from timing import race, report
 from torch.nn import functional
 
-from regard.nn.product import product
+from regard.nn.linear import product
 
 SIZES = [(32, 96, 288), (64, 512, 512), (64, 512, 2048), (64, 1024, 2048), (256, 512, 8000), (1664, 512, 2048)]
 

@@ -29,7 +29,7 @@ from regard.evaluation.evaluate import token_loss
 from regard.evaluation.metrics import METRICS
 from regard.models import build, configure, refuse_two_vocabularies
 from regard.models.directory import Bundle, save_model
-from regard.nn.memory import keep_freed_memory
+from regard.nn.allocator import keep_freed_memory
 from regard.recipe import Corpus, Data, Pairs, Recipe, choose, read
 from regard.run_directory import claim, is_run, write_recipe
 from regard.training.checkpoint import mean_weights

@@ -10,7 +10,7 @@ from tiny import SETTINGS
 from torch.utils.flop_counter import FlopCounterMode
 
 from regard.models import build, configure
-from regard.nn import scan
+from regard.nn.recurrent import scan
 from regard.planning import rate
 from regard.planning.cost import ROWS, Cost, Lengths, cost_of, drawn, memory_of, passed
 from regard.planning.lecture import ROWS as LECTURE

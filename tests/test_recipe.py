@@ -8,7 +8,7 @@ import yaml
 from regard.models import MODELS, configure
 from regard.models.decoders import DECODERS
 from regard.models.encoders import ENCODERS
-from regard.nn.cells import CELLS
+from regard.nn.recurrent.cells import CELLS
 from regard.recipe import Recipe, RecipeError, built_in, merge, override, parse, read, to_yaml
 
 WRONG = {

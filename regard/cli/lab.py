@@ -47,7 +47,7 @@ def cells(
     from regard.lab import table
     from regard.lab.cells import Comparison, compare
     from regard.lab.tasks import TASKS
-    from regard.nn.cells import CELLS
+    from regard.nn.recurrent.cells import CELLS
     from regard.recipe import choose
 
     if quick and setting not in (None, "quick"):

@@ -8,9 +8,9 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.lab.windows import IGNORE, Window
-from regard.nn.cells import CELLS
 from regard.nn.cross_entropy import linear_cross_entropy
-from regard.nn.scan import scan
+from regard.nn.recurrent.cells import CELLS
+from regard.nn.recurrent.scan import scan
 
 Outputs = Float[Tensor, "batch time hidden"]
 Targets = Int[Tensor, "batch time"]

@@ -13,7 +13,7 @@ from regard.models.interface import Copies, Memory, Model, Step, StepFunction, S
 from regard.models.limits import Limits, under
 from regard.models.transformer import StackConfig, stack_limit
 from regard.nn.attention import Moment, Where
-from regard.nn.transformer import LayerState, Result
+from regard.nn.transformer.layers import LayerState, Result
 
 
 class DecoderAloneConfig(StackConfig):

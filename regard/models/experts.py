@@ -5,8 +5,8 @@ from typing import Annotated
 from pydantic import Field, model_validator
 
 from regard.bounds import Amount, Depth, Size
-from regard.nn.experts import Between, Experts
-from regard.nn.feedforward import FEEDFORWARDS
+from regard.nn.transformer.experts import Between, Experts
+from regard.nn.transformer.feedforward import FEEDFORWARDS
 from regard.recipe import Positive, Section, name_of
 
 

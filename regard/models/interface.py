@@ -11,9 +11,9 @@ from torch.nn import functional
 from regard.data.tokenizers import PAD
 from regard.models.limits import Limit, Limits
 from regard.nn.attention.choice import Choice
-from regard.nn.cell import CellState
 from regard.nn.copying import Copying
 from regard.nn.pooling import mean_over
+from regard.nn.recurrent.cell import CellState
 
 State = TypeVar("State")
 

@@ -13,11 +13,11 @@ from regard.models.experts import LayerExperts
 from regard.models.limits import Limit, limit, smallest
 from regard.nn.attention import SELECTIONS, Attention
 from regard.nn.attention.scopes import SCOPES
-from regard.nn.experts import Experts
-from regard.nn.feedforward import FEEDFORWARDS
-from regard.nn.norms import NORMS
 from regard.nn.positions import JOINS, POSITIONS
-from regard.nn.transformer import Parts, Stack
+from regard.nn.transformer.experts import Experts
+from regard.nn.transformer.feedforward import FEEDFORWARDS
+from regard.nn.transformer.layers import Parts, Stack
+from regard.nn.transformer.norms import NORMS
 from regard.recipe import Rate, Section, name_of
 
 

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from regard.nn.dropout import Dropout
-from regard.nn.shared import once
+from regard.nn.linear import once
 
 States = Float[Tensor, "batch time size"]
 Visible = Bool[Tensor, "batch time"]

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from regard.nn.cross_entropy import linear_log_sums, mean_logits, widened
-from regard.nn.shared import Linear
+from regard.nn.linear import Linear
 
 NOTHING = 0  # the word of positions that nobody copies: padding and the end mark
 IMPOSSIBLE = float("-inf")

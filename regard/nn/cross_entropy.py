@@ -8,9 +8,8 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from regard.nn.kernels import entropy
-from regard.nn.product import product
-from regard.nn.shared import lowered
+from regard.nn.kernels.layers import entropy
+from regard.nn.linear import lowered, product
 
 CHUNK = {"cpu": 1 << 22, "cuda": 1 << 28}  # logits at a time: what stays in a CPU's cache; what fills a GPU
 TILE = 64  # rows: a CPU's products take whole tiles of them faster

@@ -3,8 +3,8 @@
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.nn.kernels.words import lookup
-from regard.nn.shared import lowered
+from regard.nn.kernels.layers.words import lookup
+from regard.nn.linear import lowered
 
 
 class Embedding(nn.Embedding):

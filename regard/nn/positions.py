@@ -11,8 +11,8 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.errors import UserError
-from regard.nn.kernels.words import entered
-from regard.nn.shared import Linear
+from regard.nn.kernels.layers.words import entered
+from regard.nn.linear import Linear
 
 Words = Float[Tensor, "batch time size"]
 Places = Int[Tensor, "#batch time"]

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
-from regard.nn.experts import Between, Experts
+from regard.nn.transformer.experts import Between, Experts
 
 aten = torch.ops.aten
 ATTENTION = "attention"  # whose products have no weight

@@ -5,14 +5,14 @@ from collections import Counter
 from torch import nn
 
 from regard.nn.attention import Attention
-from regard.nn.cell import Cell
 from regard.nn.convolution import Convolution
-from regard.nn.experts import Experts
-from regard.nn.feedforward import FeedForward
-from regard.nn.norms import LayerNorm
 from regard.nn.positions import Positions
-from regard.nn.recurrent import Connection
-from regard.nn.transformer import Layer
+from regard.nn.recurrent.cell import Cell
+from regard.nn.recurrent.layers import Connection
+from regard.nn.transformer.experts import Experts
+from regard.nn.transformer.feedforward import FeedForward
+from regard.nn.transformer.layers import Layer
+from regard.nn.transformer.norms import LayerNorm
 
 KINDS: dict[type[nn.Module], str] = {
     nn.Embedding: "embeddings",

@@ -8,11 +8,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from regard.nn import dropout, scan
+from regard.nn import dropout
 from regard.nn.attention.attend import FASTEST
-from regard.nn.gated_scan import Engine, Gradients, Pass
-from regard.nn.kernels import activation, additive, flash, grouped, norm, short, words
-from regard.nn.kernels.flash_launch import Rule, Saved
+from regard.nn.kernels.attention import additive, flash, short
+from regard.nn.kernels.attention.flash_launch import Rule, Saved
+from regard.nn.kernels.layers import activation, grouped, norm, words
+from regard.nn.recurrent import scan
+from regard.nn.recurrent.gated_scan import Engine, Gradients, Pass
 
 
 @contextmanager

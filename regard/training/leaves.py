@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from regard.nn.embedding import Embedding
-from regard.nn.shared import Linear
+from regard.nn.linear import Linear
 
 
 class Leaves:

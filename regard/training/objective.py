@@ -16,7 +16,7 @@ from regard.data.tokenizers import PAD
 from regard.errors import UserError
 from regard.models import Model
 from regard.models.interface import Copies, Steps
-from regard.nn.experts import Experts
+from regard.nn.transformer.experts import Experts
 from regard.recipe import choose
 from regard.training.penalties import PENALTIES, Evidence, Penalty
 

@@ -6,7 +6,7 @@ import torch
 from regard.lab.budget import count, size_for
 from regard.lab.predictor import Predictor
 from regard.lab.search import CLIPS, RATES, SCALES, best, choices
-from regard.nn.cells import CELLS
+from regard.nn.recurrent.cells import CELLS
 
 
 @pytest.mark.parametrize("cell", CELLS)

@@ -16,7 +16,7 @@ from regard.lab.tasks import ACCURACY, NATS, TASKS
 from regard.lab.texts import generated
 from regard.lab.trial import build, measure, train
 from regard.lab.windows import IGNORE, Rows, Stream
-from regard.nn.scan import scan
+from regard.nn.recurrent.scan import scan
 
 SMOKE = SETTINGS["smoke"]
 SIZE = Size(parameters=0, search=0, updates=0, batch=4, window=5)

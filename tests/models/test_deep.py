@@ -8,8 +8,8 @@ from tiny_deep import KINDS, section
 
 from regard.errors import UserError
 from regard.models import configure
-from regard.nn.cells import CELLS
-from regard.nn.recurrent import RecurrentLayer
+from regard.nn.recurrent.cells import CELLS
+from regard.nn.recurrent.layers import RecurrentLayer
 from regard.recipe import built_in, read_values
 
 SIZE = 4

@@ -7,8 +7,8 @@ from test_laws import LENGTHS, SOURCE
 from tiny_deep import section
 
 from regard.models import configure
-from regard.nn.cells import CELLS
-from regard.nn.tape import TapeCell
+from regard.nn.recurrent.cells import CELLS
+from regard.nn.recurrent.tape import TapeCell
 from regard.recipe import RecipeError
 
 HANDED = {"start_from": "encoder"}

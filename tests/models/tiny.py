@@ -7,7 +7,7 @@ import torch
 from regard.models import build, configure
 from regard.models.decoders.context import CONTEXTS
 from regard.nn.attention import SCOPES, SCORES, SELECTIONS
-from regard.nn.cells import CELLS
+from regard.nn.recurrent.cells import CELLS
 
 VOCABULARY = 9
 END, START = 3, 2

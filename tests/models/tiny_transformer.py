@@ -1,9 +1,9 @@
 """Small Transformers: every kind of positions, norm, network, score and scope."""
 
 from regard.nn.attention import SCOPES, SCORES, SELECTIONS
-from regard.nn.feedforward import FEEDFORWARDS
-from regard.nn.norms import NORMS
 from regard.nn.positions import JOINS, POSITIONS
+from regard.nn.transformer.feedforward import FEEDFORWARDS
+from regard.nn.transformer.norms import NORMS
 
 
 def section(decoder=None, **both):

@@ -22,8 +22,9 @@ USES = {
 
 def kernels(plan, sizes):
     """Each kernel that the plan launches, with its tile and what its columns are."""
-    from regard.nn.kernels import flash_back, flash_tiles, wide_tiles
-    from regard.nn.kernels.flash_plans import COLUMNS, STRIP
+    from regard.nn.kernels.attention import flash_backward as flash_back
+    from regard.nn.kernels.attention import flash_tiles, wide_tiles
+    from regard.nn.kernels.attention.flash_plans import COLUMNS, STRIP
 
     yield flash_tiles.look, plan.look, {"C": plan.chunk, "CV": plan.slice_}
     if plan.wide:
@@ -55,7 +56,7 @@ def shared_memory(kernel, tile, constants, kind):
 @pytest.mark.parametrize(("sizes", "use", "kind"), list(itertools.product(WIDTHS, USES, ["*bf16", "*fp32"])))
 def test_a_plan_fits(sizes, use, kind):
     pytest.importorskip("triton")
-    from regard.nn.kernels.flash_plans import plan_for
+    from regard.nn.kernels.attention.flash_plans import plan_for
 
     plan = plan_for(*sizes, 2 if kind == "*bf16" else 4)
     common = {**OFF, **USES[use], "SIZE": sizes[0], "VALUE": sizes[1], "PRECISION": "tf32x3", "FM": 128}

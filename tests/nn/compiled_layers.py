@@ -55,8 +55,8 @@ def registers(binary):
 def attention(length, size, kind, back):
     import triton.language as tl
 
-    from regard.nn.kernels import short_tiles
-    from regard.nn.kernels.short import plan_of
+    from regard.nn.kernels.attention import short_tiles
+    from regard.nn.kernels.attention.short import plan_of
 
     name, width = NUMBERS[kind]
     plan = plan_of(length, length, size, 8, width, back)
@@ -67,8 +67,8 @@ def attention(length, size, kind, back):
 
 
 def norm(size, kind, back):
-    from regard.nn.kernels import norm_tiles
-    from regard.nn.kernels.norm import BACK, THERE, tile_for
+    from regard.nn.kernels.layers import norm_tiles
+    from regard.nn.kernels.layers.norm import BACK, THERE, tile_for
 
     tile = tile_for(size, *(BACK if back else THERE))
     warps = tile.pop("num_warps")
@@ -77,9 +77,9 @@ def norm(size, kind, back):
 
 
 def activation(name, kind, back, width=2048):
-    from regard.nn.kernels import activation_tiles
-    from regard.nn.kernels.activation import COLUMNS, KINDS, NUMBERS
-    from regard.nn.kernels.norm import tile_for
+    from regard.nn.kernels.layers import activation_tiles
+    from regard.nn.kernels.layers.activation import COLUMNS, KINDS, NUMBERS
+    from regard.nn.kernels.layers.norm import tile_for
 
     tile = tile_for(COLUMNS, NUMBERS)
     warps = tile.pop("num_warps")
@@ -90,10 +90,10 @@ def activation(name, kind, back, width=2048):
 def words(name, kind, size=512):
     import triton.language as tl
 
-    from regard.nn.kernels import words_tiles
-    from regard.nn.kernels.norm import tile_for
-    from regard.nn.kernels.words import AT_ONCE, BLOCK, COLUMNS
-    from regard.nn.kernels.words import NUMBERS as NUMBERS_OF_A_TILE
+    from regard.nn.kernels.layers import words_tiles
+    from regard.nn.kernels.layers.norm import tile_for
+    from regard.nn.kernels.layers.words import AT_ONCE, BLOCK, COLUMNS
+    from regard.nn.kernels.layers.words import NUMBERS as NUMBERS_OF_A_TILE
 
     tile = {"C": COLUMNS, "B": BLOCK, "AT_ONCE": AT_ONCE, "KIND": getattr(tl, NUMBERS[kind][0]), "num_warps": 4}
     tile = tile_for(size, NUMBERS_OF_A_TILE) if name == "enter" else tile
@@ -117,7 +117,7 @@ def test_attention_of_base_does_not_spill(length, back):
 
 @pytest.mark.parametrize(("length", "size", "kind"), list(itertools.product(LENGTHS, SIZES, NUMBERS)))
 def test_all_that_applies_fits(length, size, kind):
-    from regard.nn.kernels.short import ROOM
+    from regard.nn.kernels.attention.short import ROOM
 
     if length * size <= ROOM[NUMBERS[kind][1]]:
         assert attention(length, size, kind, True)[2] <= SHARED

@@ -6,8 +6,8 @@ import pytest
 import torch
 from test_additive_kernels import REACHES, Trial, saturate
 
-from regard.nn.kernels import additive_plan
-from regard.nn.kernels.additive import additive_attention, applies
+from regard.nn.kernels.attention import additive_plan
+from regard.nn.kernels.attention.additive import additive_attention, applies
 
 assert os.environ.get("TRITON_INTERPRET") == "1"
 

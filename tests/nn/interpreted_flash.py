@@ -9,8 +9,8 @@ import pytest
 import torch
 from test_flash_kernels import Trial, check_copy, check_frequencies, check_hard, check_soft
 
-from regard.nn.kernels import flash_launch, flash_plans
-from regard.nn.kernels.flash import flash_attention, hard_attention
+from regard.nn.kernels.attention import flash_launch, flash_plans
+from regard.nn.kernels.attention.flash import flash_attention, hard_attention
 
 assert os.environ.get("TRITON_INTERPRET") == "1"
 

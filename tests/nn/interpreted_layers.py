@@ -10,8 +10,9 @@ import torch
 from test_layer_kernels import PHI, Activated, Attention, Joined, distance, fused_and_exact
 
 from regard.nn.attention import attention as whole_attention
-from regard.nn.attention import own
-from regard.nn.kernels import activation, norm, short
+from regard.nn.attention import self_attention as own
+from regard.nn.kernels.attention import short
+from regard.nn.kernels.layers import activation, norm
 from regard.nn.positions import POSITIONS
 
 assert os.environ.get("TRITON_INTERPRET") == "1"

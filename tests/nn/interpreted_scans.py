@@ -11,9 +11,9 @@ import torch
 from paths import GATED, TAPES, Trial, far
 from test_scan import OneProduct, TwoProducts
 
-from regard.nn.cells import CELLS
-from regard.nn.kernels.equation import traceable
-from regard.nn.scan import scan
+from regard.nn.kernels.recurrent.equation import traceable
+from regard.nn.recurrent.cells import CELLS
+from regard.nn.recurrent.scan import scan
 
 assert os.environ.get("TRITON_INTERPRET") == "1"
 

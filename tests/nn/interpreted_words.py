@@ -7,7 +7,7 @@ import torch
 from test_layer_kernels import distance
 from test_word_kernels import PATTERNS, check_entered, table_and_exact
 
-from regard.nn.kernels import words
+from regard.nn.kernels.layers import words
 from regard.nn.positions import POSITIONS
 
 assert os.environ.get("TRITON_INTERPRET") == "1"

@@ -2,7 +2,7 @@
 
 import torch
 
-from regard.nn.cells import GatedCell, Hidden
+from regard.nn.recurrent.cells import GatedCell, Hidden
 
 
 class HiddenAndReset(GatedCell):

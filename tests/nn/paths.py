@@ -2,8 +2,8 @@
 
 import torch
 
-from regard.nn.cells import CELLS, GatedCell
-from regard.nn.scan import scan
+from regard.nn.recurrent.cells import CELLS, GatedCell
+from regard.nn.recurrent.scan import scan
 
 GATED = [name for name, cell in CELLS.items() if issubclass(cell, GatedCell)]
 TAPES = [name for name in CELLS if name not in GATED]

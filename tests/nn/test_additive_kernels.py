@@ -4,8 +4,8 @@ import pytest
 import torch
 from paths import far
 
-from regard.nn.kernels.additive import additive_attention, applies
-from regard.nn.kernels.additive_plan import WORKSPACE, Sizes
+from regard.nn.kernels.attention.additive import additive_attention, applies
+from regard.nn.kernels.attention.additive_plan import WORKSPACE, Sizes
 
 TOLERANCE = {torch.float32: 1e-5, torch.bfloat16: 1e-2, torch.float16: 2e-3}  # of a norm: float32, or 8 or 11 bits of a number
 INPUTS = ("query", "keys", "energy", "values")

@@ -8,8 +8,8 @@ import torch
 from equations import EQUATIONS, TAPES, Weights, run, sigmoid
 
 from regard.errors import UserError
-from regard.nn.cells import CELLS, GatedCell
-from regard.nn.scan import reverse_within, scan
+from regard.nn.recurrent.cells import CELLS, GatedCell
+from regard.nn.recurrent.scan import reverse_within, scan
 
 TORCH = {
     "tanh": torch.nn.RNN,

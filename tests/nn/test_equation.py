@@ -8,8 +8,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regard.nn.cells import CELLS, GatedCell
-from regard.nn.kernels.equation import Graph, Symbol, derivatives, function_text, text_of, topological
+from regard.nn.kernels.recurrent.equation import Graph, Symbol, derivatives, function_text, text_of, topological
+from regard.nn.recurrent.cells import CELLS, GatedCell
 
 NAMES = ("a", "b", "c")
 GATED = [name for name, cell in CELLS.items() if issubclass(cell, GatedCell)]

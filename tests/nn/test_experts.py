@@ -9,9 +9,9 @@ from torch import nn
 from torch.nn import functional
 
 from regard.errors import UserError
-from regard.nn.experts import Choice, Experts, Scored, fill, probability, share, variation
-from regard.nn.feedforward import FEEDFORWARDS
-from regard.nn.kernels.grouped import PATHS, Groups, products
+from regard.nn.kernels.layers.grouped import PATHS, Groups, products
+from regard.nn.transformer.experts import Choice, Experts, Scored, fill, probability, share, variation
+from regard.nn.transformer.feedforward import FEEDFORWARDS
 
 SIZE, INNER = 8, 12
 ACTIVATIONS = {

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from regard.nn.feedforward import FEEDFORWARDS
+from regard.nn.transformer.feedforward import FEEDFORWARDS
 
 SIZE, INNER = 6, 10
 
@@ -59,7 +59,7 @@ def test_dropout_lies_between_the_two_products(name):
 @pytest.mark.parametrize("learning", ["inputs", "enter", "leave", "all"])
 def test_the_maximum_inside_a_product_changes_no_value_and_no_gradient(worth, learning, monkeypatch):
     """By either library, and twice through the same graph, for gradients are made in place."""
-    monkeypatch.setattr("regard.nn.product.WORTH_IT", worth)
+    monkeypatch.setattr("regard.nn.linear.WORTH_IT", worth)
     network, inputs = FEEDFORWARDS["relu"](SIZE, INNER), torch.randn(3, 5, SIZE)
     parts = {"inputs": [inputs], "enter": [*network.enter.parameters()], "leave": [*network.leave.parameters()]}
     leaves = [leaf for name in parts for leaf in parts[name] if learning in (name, "all")]

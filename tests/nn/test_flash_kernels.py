@@ -6,7 +6,7 @@ import pytest
 import scipy.stats
 import torch
 
-from regard.nn.kernels.flash import copy_log_prob, flash_attention, hard_attention
+from regard.nn.kernels.attention.flash import copy_log_prob, flash_attention, hard_attention
 
 CLOSE = {torch.float32: 1e-5, torch.float16: 2e-3, torch.bfloat16: 1e-2}  # ||ours - dense|| / ||dense||
 

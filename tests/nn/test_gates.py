@@ -5,9 +5,9 @@ import torch
 from paths import GATED
 from torch.nn import functional
 
-from regard.nn.cells import CELLS
-from regard.nn.kernels.entropy import entropy
-from regard.nn.kernels.gates import bind_reset, bind_update
+from regard.nn.kernels.layers.entropy import entropy
+from regard.nn.kernels.recurrent.gates import bind_reset, bind_update
+from regard.nn.recurrent.cells import CELLS
 
 
 def distance(ours, theirs):

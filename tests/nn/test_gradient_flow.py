@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from regard.nn.cells import CELLS
-from regard.nn.gradient_flow import gradient_flow, watched
-from regard.nn.scan import scan
+from regard.nn.recurrent.cells import CELLS
+from regard.nn.recurrent.gradient_flow import gradient_flow, watched
+from regard.nn.recurrent.scan import scan
 
 
 def by_hand(cell, inputs, lengths, loss):

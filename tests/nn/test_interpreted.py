@@ -35,8 +35,8 @@ def test_kernels_compile_for_a_gpu_and_fit(name):
 def test_there_are_such_files():
     assert [file.stem.removeprefix("interpreted_") for file in FILES] == [
         "additive",
+        "additive_step",
         "flash",
-        "glance",
         "layers",
         "scans",
         "words",

@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch.nn import functional
 
-from regard.nn.kernels import activation, norm, short
+from regard.nn.kernels.attention import short
+from regard.nn.kernels.layers import activation, norm
 
 NEAR = {torch.float32: 1e-5, torch.float16: 3e-3, torch.bfloat16: 2e-2}  # ||ours - exact|| / ||exact||
 

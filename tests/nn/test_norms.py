@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch.nn import functional
 
-from regard.nn.feedforward import Fed
-from regard.nn.norms import NORMS, Join, Stream
+from regard.nn.transformer.feedforward import Fed
+from regard.nn.transformer.norms import NORMS, Join, Stream
 
 BATCH, TIME, SIZE = 3, 5, 6
 VISIBLE = torch.arange(TIME) < torch.tensor([[5], [3], [1]])

@@ -14,7 +14,7 @@ from regard.nn.attention.additive import bind_additive
 from regard.nn.attention.attend import APPLIES
 from regard.nn.attention.pairs import Dot
 from regard.nn.attention.scopes import Asked
-from regard.nn.shared import Linear, shared
+from regard.nn.linear import Linear, shared
 
 
 @pytest.mark.parametrize("learning", [True, False])

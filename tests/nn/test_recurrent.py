@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from regard.errors import UserError
-from regard.nn.cells import CELLS
 from regard.nn.dropout import LockedDropout
-from regard.nn.recurrent import CONNECTIONS, RecurrentLayer, RecurrentStack, recurrent_mask
+from regard.nn.recurrent.cells import CELLS
+from regard.nn.recurrent.layers import CONNECTIONS, RecurrentLayer, RecurrentStack, recurrent_mask
 from regard.nn.state import detach_state
 
 ORACLES = {"lstm": torch.nn.LSTM, "gru": torch.nn.GRU, "tanh": torch.nn.RNN}

@@ -11,13 +11,13 @@ import torch
 from paths import GATED, TAPES, TOLERANCE, TWINS, Trial, far, half_kept, some_lengths
 
 from regard.errors import UserError
-from regard.nn import diagonal
-from regard.nn.cells import CELLS, GatedCell, Hidden
-from regard.nn.gradient_flow import gradient_flow
-from regard.nn.kernels.equation import elementwise, known, traceable
-from regard.nn.recurrent import RecurrentLayer
-from regard.nn.scan import APPLIES, FASTEST, PATHS, Task, choose_path, scan
-from regard.nn.tape_scan import equation_for
+from regard.nn.kernels.recurrent.equation import elementwise, known, traceable
+from regard.nn.recurrent import diagonal
+from regard.nn.recurrent.cells import CELLS, GatedCell, Hidden
+from regard.nn.recurrent.gradient_flow import gradient_flow
+from regard.nn.recurrent.layers import RecurrentLayer
+from regard.nn.recurrent.scan import APPLIES, FASTEST, PATHS, Task, choose_path, scan
+from regard.nn.recurrent.tape_scan import equation_for
 
 SHAPES = [(1, 1, 3, 2), (3, 17, 5, 7), (2, 33, 7, 7), (17, 3, 5, 18)]  # batch, time, input, hidden
 EAGER = [("library", name) for name in TWINS] + [("diagonal", name) for name in GATED] + [("tape", name) for name in TAPES]
@@ -351,7 +351,10 @@ def test_a_scan_takes_no_random_number(name):
 
 def test_importing_the_scans_takes_no_random_number():
     """It may happen anywhere in a run."""
-    program = "import torch; state = torch.get_rng_state(); import regard.nn.scan; assert torch.get_rng_state().equal(state)"
+    program = (
+        "import torch; state = torch.get_rng_state(); import regard.nn.recurrent.scan\n"
+        "assert torch.get_rng_state().equal(state)"
+    )
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
@@ -491,7 +494,7 @@ def test_many_launches_of_all_sizes_meet_rightly():
 def test_a_length_beyond_the_end_is_told_on_a_gpu_too():
     """A failed assertion leaves a device unusable, so it happens in a process of its own."""
     program = (
-        "import torch; from regard.nn.cells import CELLS; from regard.nn.scan import scan\n"
+        "import torch; from regard.nn.recurrent.cells import CELLS; from regard.nn.recurrent.scan import scan\n"
         "scan(CELLS['gru'](5, 7).cuda(), torch.randn(2, 4, 5).cuda(), None, torch.tensor([5, 1]).cuda())\n"
         "torch.cuda.synchronize()"
     )

@@ -5,7 +5,7 @@ import torch
 from test_layer_kernels import distance
 from torch.nn import functional
 
-from regard.nn.kernels import norm, words
+from regard.nn.kernels.layers import norm, words
 
 NEAR = {torch.float32: 1e-6, torch.bfloat16: 1e-2, torch.float16: 2e-3}
 PATTERNS = {

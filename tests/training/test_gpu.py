@@ -8,8 +8,8 @@ from small import small_recipe
 import regard
 from regard import run
 from regard.models import build, configure
-from regard.nn.cells import CELLS
-from regard.nn.scan import scan
+from regard.nn.recurrent.cells import CELLS
+from regard.nn.recurrent.scan import scan
 from regard.training.capture import Captured
 from regard.training.checkpoint import Progress
 from regard.training.display import Display

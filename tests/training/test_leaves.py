@@ -9,7 +9,7 @@ from torch import nn
 
 from regard.models import build, configure
 from regard.nn.embedding import Embedding
-from regard.nn.shared import Linear
+from regard.nn.linear import Linear
 from regard.recipe import built_in, read_values
 from regard.training.capture import Captured
 from regard.training.leaves import Leaves

@@ -12,7 +12,7 @@ from regard.models.encoders.bytenet import ByteNetConfig
 from regard.models.interface import Memory, Step, StepFunction, Steps
 from regard.nn.convolution import Convolution, start_histories
 from regard.nn.dropout import Dropout
-from regard.nn.shared import Linear
+from regard.nn.linear import Linear
 
 Outputs = Float[Tensor, "rows time _"]
 

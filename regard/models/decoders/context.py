@@ -8,8 +8,8 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from regard.nn.attention import Choice, Glance, Trace
-from regard.nn.cells import CellState
-from regard.nn.experts import Use
+from regard.nn.recurrent.cells import CellState
+from regard.nn.transformer.experts import Use
 
 Rows = Float[Tensor, "rows _"]
 

@@ -15,7 +15,7 @@ from regard.models.limits import Limit, limit
 from regard.nn.attention import Attention
 from regard.nn.convolution import HALF, Convolution, GatedBlock, gated, scale_gradient, start_histories
 from regard.nn.dropout import Dropout
-from regard.nn.shared import Linear
+from regard.nn.linear import Linear
 
 States = Float[Tensor, "rows time _"]
 History = Float[Tensor, "rows past _"]

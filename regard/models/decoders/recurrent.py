@@ -16,13 +16,13 @@ from regard.models.interface import Memory, Step, StepFunction, Steps
 from regard.models.limits import Limit
 from regard.nn.attention import Glance, Prepared, Trace
 from regard.nn.attention.attention import join_choices
-from regard.nn.cells import CELLS, Cell, CellList, CellState
 from regard.nn.copying import COPIES
 from regard.nn.dropout import Dropout
-from regard.nn.experts import Between, Mixed, Use, total
-from regard.nn.recurrent import CONNECTIONS, connection_over, recurrent_mask
-from regard.nn.scan import scan
-from regard.nn.shared import Linear, shared
+from regard.nn.linear import Linear, shared
+from regard.nn.recurrent.cells import CELLS, Cell, CellList, CellState
+from regard.nn.recurrent.layers import CONNECTIONS, connection_over, recurrent_mask
+from regard.nn.recurrent.scan import scan
+from regard.nn.transformer.experts import Between, Mixed, Use, total
 from regard.recipe import choose
 
 Words = Float[Tensor, "batch target size"]

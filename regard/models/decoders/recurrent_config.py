@@ -8,9 +8,9 @@ from regard.bounds import Depth, Size
 from regard.models.attention import AttentionConfig
 from regard.models.decoders.context import ASKS, CONTEXTS
 from regard.models.experts import ExpertsBetween
-from regard.nn.cells import CELLS
 from regard.nn.copying import COPIES
-from regard.nn.recurrent import CONNECTIONS
+from regard.nn.recurrent.cells import CELLS
+from regard.nn.recurrent.layers import CONNECTIONS
 from regard.recipe import Positive, Rate, Section, name_of
 
 

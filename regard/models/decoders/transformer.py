@@ -15,7 +15,7 @@ from regard.models.limits import Limit, smallest
 from regard.models.transformer import HeadsConfig, StackConfig, stack_limit
 from regard.nn.attention import Moment, Prepared, Where
 from regard.nn.copying import COPIES
-from regard.nn.transformer import LayerState
+from regard.nn.transformer.layers import LayerState
 from regard.recipe import name_of
 
 

@@ -9,7 +9,7 @@ from regard.models.interface import Decoder, Memory, Steps
 from regard.nn.copying import COPIES, Copying, copying_loss, extended_logits
 from regard.nn.cross_entropy import linear_cross_entropy
 from regard.nn.embedding import Embedding
-from regard.nn.shared import Linear
+from regard.nn.linear import Linear
 from regard.recipe import choose
 
 

@@ -11,11 +11,11 @@ from torch import Tensor, nn
 from regard.bounds import Depth, Size
 from regard.models.experts import ExpertsBetween
 from regard.models.interface import Encoder, Memory
-from regard.nn.cells import CELLS, Cell
-from regard.nn.recurrent import CONNECTIONS, Columns, RecurrentStack, States
-from regard.nn.scan import reverse_within
-from regard.nn.shared import Linear
-from regard.nn.tape import TapeCell, own_attention
+from regard.nn.linear import Linear
+from regard.nn.recurrent.cells import CELLS, Cell
+from regard.nn.recurrent.layers import CONNECTIONS, Columns, RecurrentStack, States
+from regard.nn.recurrent.scan import reverse_within
+from regard.nn.recurrent.tape import TapeCell, own_attention
 from regard.recipe import Positive, Rate, Section, choose, name_of
 
 

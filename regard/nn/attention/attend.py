@@ -13,10 +13,10 @@ from regard.nn.attention.choice import Choice
 from regard.nn.attention.pairs import Dot, Network, Pair
 from regard.nn.attention.scopes import Reach, gaussian, mask
 from regard.nn.attention.selections import Soft
-from regard.nn.kernels import additive as additive_kernels
-from regard.nn.kernels import flash as flash_kernels
-from regard.nn.kernels import short as short_kernels
-from regard.nn.shared import Record, lowered
+from regard.nn.kernels.attention import additive as additive_kernels
+from regard.nn.kernels.attention import flash as flash_kernels
+from regard.nn.kernels.attention import short as short_kernels
+from regard.nn.linear import Record, lowered
 
 Weights = Float[Tensor, "batch heads target source"]
 SOFT = Soft()

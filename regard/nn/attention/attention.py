@@ -14,10 +14,10 @@ from regard.nn.attention.pairs import Network, Queries, Scoring
 from regard.nn.attention.scopes import SCOPES, Asked, Reach, mask
 from regard.nn.attention.scores import SCORES
 from regard.nn.attention.selections import SELECTIONS, Soft
-from regard.nn.kernels import glance as glances
-from regard.nn.kernels.short import Joint, here
+from regard.nn.kernels.attention import additive_step as glances
+from regard.nn.kernels.attention.short import Joint, here
+from regard.nn.linear import Linear, Projection, joined, once
 from regard.nn.positions import Positions
-from regard.nn.shared import Linear, Projection, joined, once
 
 States = Float[Tensor, "batch source memory"]
 Rows = Float[Tensor, "rows _"]

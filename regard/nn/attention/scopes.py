@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from regard.nn.shared import Linear, shared
+from regard.nn.linear import Linear, shared
 
 Places = Int[Tensor, "batch target"]
 Bounds = Int[Tensor, "batch #heads target"]

@@ -15,7 +15,7 @@ from torch.nn import functional
 from regard.errors import UserError
 from regard.nn.attention.additive import ACTIVATIONS
 from regard.nn.attention.pairs import Dot, Keys, Network, Pair, Queries, Scores
-from regard.nn.shared import Linear, Projection, bind_product, shared
+from regard.nn.linear import Linear, Projection, bind_product, shared
 
 Query = Float[Tensor, "batch target query"]
 States = Float[Tensor, "batch source memory"]

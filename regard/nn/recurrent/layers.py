@@ -1,0 +1,246 @@
+"""Recurrent layers: two directions, deep stacks and what connects them, dropout that stays the same over time."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from regard.errors import UserError
+from regard.nn.dropout import Dropout, LockedDropout
+from regard.nn.linear import Linear, bind_product, shared
+from regard.nn.recurrent.cell import Cell, CellList, CellState
+from regard.nn.recurrent.scan import reverse_within, scan
+from regard.nn.transformer.experts import Between
+
+Outputs = Float[Tensor, "batch time size"]
+States = Sequence[CellState]  # one a direction
+
+
+Connect = Callable[[Tensor, Tensor, Tensor | None], Tensor]
+
+
+class Connection(nn.Module):
+    """What goes from one layer to the next: h_k  (Schmidhuber 1992, El Hihi & Bengio 1996)."""
+
+    carried = 0  # numbers of each cell's W x that it takes along
+
+    def __init__(self, input_size: int, output_size: int, width: int = 0, cells: int = 1, top: bool = False) -> None:
+        super().__init__()
+        self.size = output_size  # of what it gives
+
+    def bind(self) -> Connect:
+        """(a layer's input, its output, W x of its cells if carried) -> the next layer's input, as a function for one pass."""
+        return lambda inputs, outputs, share: outputs
+
+    def share(self, cells: Iterable[Cell], inputs: Float[Tensor, "*rows input"]) -> Float[Tensor, "*rows carried"] | None:
+        """Of a layer that was scanned, which keeps no W x."""
+        return torch.cat([feed_forward(cell, inputs, self.carried) for cell in cells], dim=-1) if self.carried else None
+
+    def forward(
+        self,
+        inputs: Float[Tensor, "*rows input"],
+        outputs: Float[Tensor, "*rows output"],
+        share: Float[Tensor, "*rows carried"] | None = None,
+    ) -> Float[Tensor, "*rows size"]:
+        return self.bind()(inputs, outputs, share)
+
+
+class Residual(Connection):
+    """h_k + x_k, where they have one size  (Wu et al. 2016, section 3.1)."""
+
+    def bind(self) -> Connect:
+        return lambda inputs, outputs, share: outputs + inputs if inputs.shape == outputs.shape else outputs
+
+
+class FastForward(Connection):
+    """f_{k+1} = V [h_k; f_k]: a way from the words to the top that is linear, with a matrix of its own."""
+
+    def __init__(self, input_size: int, output_size: int, width: int = 0, cells: int = 1, top: bool = False) -> None:
+        super().__init__(input_size, output_size)
+        self.join = Linear(input_size + output_size, output_size)
+
+    def bind(self) -> Connect:
+        join = shared(self.join)
+        return lambda inputs, outputs, share: join(torch.cat([outputs, inputs.to(outputs.dtype)], dim=-1))
+
+
+class FastForwardHalf(Connection):
+    """f_{k+1} = W_{k+1} [h_k; half of f_k], where f_k is what a cell's sums get from below: the linear way runs through the
+    cells' own matrices. The top gives [h_k; all of f_k]  (Zhou et al. 2016, sections 3.1 and 3.2)."""
+
+    def __init__(self, input_size: int, output_size: int, width: int = 0, cells: int = 1, top: bool = False) -> None:
+        super().__init__(input_size, output_size)
+        self.carried = width if top else width // 2
+        self.size = output_size + cells * self.carried
+
+    def bind(self) -> Connect:
+        def connect(inputs: Tensor, outputs: Tensor, share: Tensor | None) -> Tensor:
+            assert share is not None
+            carried = share[..., : self.size - outputs.shape[-1]]
+            return torch.cat([outputs, carried.to(outputs.dtype)], dim=-1)
+
+        return connect
+
+
+CONNECTIONS: dict[str, type[Connection]] = {
+    "plain": Connection,
+    "residual": Residual,
+    "fast_forward": FastForward,
+    "fast_forward_half": FastForwardHalf,
+}
+
+
+def connection_over(layer: int, layers: int, kind: type[Connection], first: int = 1, top: bool = False) -> type[Connection]:
+    """Layers are counted from 1: `kind` from layer `first` on, and over the top one only if told so."""
+    return kind if layer >= first and (layer < layers or top) else Connection
+
+
+def feed_forward(cell: Cell, inputs: Float[Tensor, "*rows input"], count: int) -> Float[Tensor, "*rows count"]:
+    """The first `count` numbers of what a cell's sums get from its input: W x + b, where it is no more than that."""
+    linear: nn.Linear = cell.from_input  # type: ignore[assignment]
+    if getattr(cell, "normed", False) or linear.out_features != cell.width:
+        return cell.project(inputs)[..., :count]
+    return bind_product(linear.weight[:count], linear.bias[:count])(inputs)
+
+
+def recurrent_mask(cell: Cell, like: Float[Tensor, "batch *rest"], rate: float, training: bool) -> Tensor | None:
+    """One mask a sequence for what the past gives  (Gal & Ghahramani 2016)."""
+    if rate == 0 or not training:
+        return None
+    ones = torch.ones(len(like), cell.hidden_size, device=like.device)
+    return torch.nn.functional.dropout(ones, rate)
+
+
+FROM_THE_RIGHT = {1: (False,), -1: (True,), 2: (False, True)}  # which cells of a layer read so, by its directions
+
+
+class RecurrentLayer(nn.Module):
+    """h_t from the left (-1: from the right), or from both sides where there are two directions, side by side."""
+
+    def __init__(
+        self, cell: type[Cell], input_size: int, hidden_size: int, directions: int = 1, layer_norm: bool = False,
+        recurrent_dropout: float = 0.0,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        if directions not in FROM_THE_RIGHT:
+            raise UserError(f"a recurrent layer has one or two directions, or -1: from the right (given: {directions})")
+        self.recurrent_dropout, self.from_the_right = recurrent_dropout, FROM_THE_RIGHT[directions]
+        self.cells = CellList(cell(input_size, hidden_size, layer_norm) for _ in self.from_the_right)
+        self.output_size = len(self.cells) * hidden_size
+
+    def forward(
+        self,
+        inputs: Float[Tensor, "batch time input"],
+        lengths: Int[Tensor, "batch"] | None = None,
+        states: States | None = None,
+    ) -> tuple[Outputs, States]:
+        """All states, and each direction's state after the last input it read."""
+        whole = torch.full((len(inputs),), inputs.shape[1], device=inputs.device) if lengths is None else lengths
+        outputs, last = [], []
+        for direction, (cell, turned) in enumerate(zip(self.cells, self.from_the_right, strict=True)):
+            read = reverse_within(inputs, whole) if turned else inputs
+            mask = recurrent_mask(cell, inputs, self.recurrent_dropout, self.training)
+            states_of, end = scan(cell, read, None if states is None else states[direction], lengths, mask)
+            outputs.append(reverse_within(states_of, whole) if turned else states_of)
+            last.append(end)
+        return torch.cat(outputs, dim=-1) if len(outputs) > 1 else outputs[0], last
+
+
+class Result(NamedTuple):
+    """What the top gives at every step, the states of each layer and direction at each row's end, and what experts cost."""
+
+    outputs: Outputs
+    last: Sequence[States]
+    cost: Float[Tensor, ""] | None = None
+
+
+class RecurrentStack(nn.Module):
+    """Layers upon layers. Where a text goes on in the next batch, hand the states over (`detach_state` cuts the gradient).
+
+    `directions` is one number for all layers, or one for each. `experts` makes those that stand under layer `experts_under`
+    (counted from 1) for the size of what passes there.
+    """
+
+    def __init__(
+        self, cell: type[Cell], input_size: int, hidden_size: int, layers: int = 1, directions: int | Sequence[int] = 1,
+        dropout: float = 0.0, locked: bool = False, recurrent_dropout: float = 0.0, layer_norm: bool = False,
+        connection: type[Connection] = Connection, connect_from: int = 1, connect_top: bool = False,
+        experts: Callable[[int], Between] | None = None, experts_under: int = 0,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        self.dropout = LockedDropout(dropout) if locked else Dropout(dropout)
+        self.layers, self.connections, self.experts_under = nn.ModuleList(), nn.ModuleList(), experts_under
+        self.output_size, self.between = input_size, None
+        for depth, ways in enumerate([directions] * layers if isinstance(directions, int) else directions, start=1):
+            if experts is not None and depth == experts_under:
+                self.between = experts(self.output_size)
+            layer = RecurrentLayer(cell, self.output_size, hidden_size, ways, layer_norm, recurrent_dropout)
+            kind = connection_over(depth, layers, connection, connect_from, connect_top)
+            over = kind(self.output_size, layer.output_size, layer.cells[0].width, len(layer.cells), top=depth == layers)
+            self.layers.append(layer)
+            self.connections.append(over)
+            self.output_size = over.size
+
+    @property
+    def lowest(self) -> list[Cell]:
+        return list(self.layers[0].cells)  # type: ignore[arg-type]
+
+    def forward(
+        self,
+        inputs: Float[Tensor, "batch time input"],
+        lengths: Int[Tensor, "batch"] | None = None,
+        states: Sequence[States] | None = None,
+    ) -> tuple[Outputs, Sequence[States]]:
+        """As `climb`, without the cost."""
+        return self.climb(inputs, lengths, states)[:2]
+
+    def climb(
+        self,
+        inputs: Float[Tensor, "batch time input"],
+        lengths: Int[Tensor, "batch"] | None = None,
+        states: Sequence[States] | None = None,
+    ) -> Result:
+        last, cost = list[States](), None
+        for depth, (layer, connection) in enumerate(zip(self.layers, self.connections, strict=True)):
+            if self.between is not None and depth + 1 == self.experts_under:
+                inputs, use = self.between(inputs, present(inputs, lengths))
+                cost = self.between.experts.cost(use)
+            inputs = self.dropout(inputs)
+            outputs, end = layer(inputs, lengths, None if states is None else states[depth])
+            inputs = connection(inputs, outputs, connection.share(layer.cells, inputs))  # type: ignore[operator]
+            last.append(end)
+        return Result(inputs, last, cost)
+
+
+def present(inputs: Float[Tensor, "batch time _"], lengths: Int[Tensor, "batch"] | None) -> Bool[Tensor, "batch time"] | None:
+    """Where there is no padding."""
+    return None if lengths is None else torch.arange(inputs.shape[1], device=inputs.device) < lengths[:, None]
+
+
+class Columns(nn.Module):
+    """Stacks that read the same words and never each other; what their tops give lies side by side."""
+
+    def __init__(self, columns: Iterable[RecurrentStack]) -> None:
+        super().__init__()
+        self.columns = nn.ModuleList(columns)
+        self.output_size = sum(column.output_size for column in self.columns)  # type: ignore[misc]
+
+    @property
+    def layers(self) -> list[nn.Module]:
+        return [layer for column in self.columns for layer in column.layers]  # type: ignore[union-attr]
+
+    @property
+    def lowest(self) -> list[Cell]:
+        return [cell for column in self.columns for cell in column.lowest]  # type: ignore[union-attr]
+
+    @property
+    def dropout(self) -> nn.Module:
+        return self.columns[0].dropout  # type: ignore[return-value]
+
+    def climb(self, inputs: Float[Tensor, "batch time input"], lengths: Int[Tensor, "batch"] | None = None) -> Result:
+        outputs, last, costs = zip(*(column.climb(inputs, lengths) for column in self.columns), strict=True)  # type: ignore[operator]
+        known = [cost for cost in costs if cost is not None]
+        cost = torch.stack(known).sum() if known else None
+        return Result(torch.cat(outputs, dim=-1), [end for ends in last for end in ends], cost)
