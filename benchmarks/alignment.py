@@ -22,7 +22,9 @@ from typing import Any
 from regard.data.links import Links, flip, flip_gold, format_links, read_links
 from regard.data.symmetrise import SYMMETRISATIONS
 from regard.decoding.directions import Directions, Join, agreed, symmetrised
-from regard.decoding.trained import Alignment, Pair, Trained, load
+from regard.decoding.forcing import TeacherForced
+from regard.decoding.load import load_generator
+from regard.decoding.reading import Alignment, Pair
 from regard.evaluation.alignment import AlignmentScore, alignment_error_rate
 from regard.models.directory import Reading
 from regard.recipe import Recipe, parse
@@ -96,7 +98,7 @@ def recipe(hansards: Hansards, direction: str, score: str, options: argparse.Nam
 
 def trained_both(
     hansards: Hansards, score: str, options: argparse.Namespace, guides: dict[str, Path] | None = None
-) -> tuple[Trained, Trained]:
+) -> tuple[TeacherForced, TeacherForced]:
     """A model of each direction, English to French first."""
     found = []
     for direction in SIDES:
@@ -104,7 +106,7 @@ def trained_both(
         begin = time.perf_counter()
         guide = guides[direction] if guides else None
         train(recipe(hansards, direction, score, options, guide), run, talk=options.talk)
-        found.append(load(run, options.device))
+        found.append(load_generator(run, options.device))
         seconds = round(time.perf_counter() - begin, 1)
         show("trained", None, score=score, guided=bool(guides), direction=direction, seconds=seconds)
     return found[0], found[1]
@@ -115,7 +117,7 @@ def show(what: str, rates: AlignmentScore | None, **facts: object) -> None:
     print(json.dumps({"benchmark": f"alignment/{what}", **facts, **values}), flush=True)
 
 
-def report(hansards: Hansards, models: tuple[Trained, Trained], **facts: object) -> tuple[float, str]:
+def report(hansards: Hansards, models: tuple[TeacherForced, TeacherForced], **facts: object) -> tuple[float, str]:
     """All rates on the test set; what to join both by, chosen on dev, and its rate there."""
     pairs, gold = hansards.pairs("test"), hansards.gold("test")
     for direction, model in zip(SIDES, models, strict=True):
@@ -136,7 +138,7 @@ def report(hansards: Hansards, models: tuple[Trained, Trained], **facts: object)
 
 
 def rate_of_one(
-    direction: str, model: Trained, reading: Reading, pairs: Sequence[Pair], gold: Sequence[Links]
+    direction: str, model: TeacherForced, reading: Reading, pairs: Sequence[Pair], gold: Sequence[Links]
 ) -> AlignmentScore:
     """Links as English and French, whichever way the model goes."""
     if direction == "en-fr":
@@ -148,7 +150,7 @@ def turned(pairs: Sequence[Pair]) -> list[Pair]:
     return [(target, source) for source, target in pairs]
 
 
-def looks(models: tuple[Trained, Trained], pairs: Sequence[Pair]) -> tuple[list[Alignment], list[Alignment]]:
+def looks(models: tuple[TeacherForced, TeacherForced], pairs: Sequence[Pair]) -> tuple[list[Alignment], list[Alignment]]:
     return models[0].align(pairs), models[1].align(turned(pairs))
 
 
@@ -156,7 +158,7 @@ def joined(join: Join, there: Sequence[Alignment], back: Sequence[Alignment]) ->
     return [join(one, other) for one, other in zip(there, back, strict=True)]
 
 
-def write_guides(hansards: Hansards, models: tuple[Trained, Trained], join: str) -> dict[str, Path]:
+def write_guides(hansards: Hansards, models: tuple[TeacherForced, TeacherForced], join: str) -> dict[str, Path]:
     """The joined links of all training pairs, for each direction."""
     paths = {direction: hansards.scratch / f"train.{direction}.align" for direction in SIDES}
     with paths["en-fr"].open("w") as forward, paths["fr-en"].open("w") as backward:

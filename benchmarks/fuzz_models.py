@@ -30,7 +30,7 @@ from safetensors.torch import load_file, save_file
 
 from regard.data.sealed import MANIFEST, file_digest, files_in, manifest_bytes, read_manifest
 from regard.data.tokenizers import train_tokenizer
-from regard.decoding.trained import Trained
+from regard.decoding.load import in_use
 from regard.errors import UserError
 from regard.models import build, configure
 from regard.models.decoders.context import CONTEXTS
@@ -337,7 +337,7 @@ class Outcome(NamedTuple):
 def load_and_use(directory: Path) -> tuple[str, str]:
     """As the command line does it: errors for people are refusals, others have a traceback."""
     try:
-        Trained(load_model(directory)).generate(TEXT)
+        in_use(load_model(directory)).generate(TEXT)
     except (UserError, OSError) as error:
         return ("refused" if len(str(error)) <= LONGEST else "traceback"), str(error)
     except BaseException:  # a panic of a library is no Exception

@@ -4,7 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from regard.decoding.trained import load
+    from regard.decoding.load import load
     from regard.recipe import read as read_recipe
     from regard.run import train
 
@@ -12,7 +12,7 @@ __version__ = "0.1.0"
 __all__ = ["__version__", "load", "read_recipe", "train"]
 
 LAZY = {
-    "load": ("regard.decoding.trained", "load"),
+    "load": ("regard.decoding.load", "load"),
     "read_recipe": ("regard.recipe", "read"),
     "train": ("regard.run", "train"),
 }

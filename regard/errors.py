@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 
 class UserError(ValueError):
@@ -16,6 +17,19 @@ class PeerError(UserError):
 
 class DataError(UserError):
     """A data file is not what it should be; the message names the file and the line."""
+
+
+class InputError(UserError):
+    """Some inputs of a list cannot be used, and the others have been: `problems` says by index what is wrong with each,
+    `results` has what the others gave, and None in their places."""
+
+    def __init__(self, what: str, problems: dict[int, str], results: list[Any]) -> None:
+        index, problem = next(iter(problems.items()))
+        more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+        super().__init__(
+            f"{what}[{index}]{more}: {problem}; this error's .results has what the others gave, its .problems the rest"
+        )
+        self.problems, self.results = problems, results
 
 
 class DamagedError(UserError):

@@ -21,7 +21,8 @@ from regard.data.readers import BadRows
 from regard.data.sealed import MANIFEST, lock, read_manifest, remove, sealed, sweep, verify
 from regard.data.store import Store
 from regard.data.tokenizers import Tokenizer, load_tokenizer, train_tokenizer
-from regard.decoding.trained import Pair, Trained
+from regard.decoding.generator import TrainedGenerator
+from regard.decoding.reading import Pair
 from regard.errors import DamagedError, UserError
 from regard.evaluation.alignment import choose_reading, read_gold
 from regard.evaluation.candidates import proposer
@@ -201,7 +202,7 @@ def fit(
     start, risk = recipe.training.start_from, recipe.training.risk
     if start is not None and not any((directory / "checkpoints").glob("step-*")):
         start_weights(model, start, recipe.model)
-    trained = Trained(Bundle(model, prepared.source, prepared.target, recipe.decoding), processes.device)
+    trained = TrainedGenerator(Bundle(model, prepared.source, prepared.target, recipe.decoding), processes.device)
 
     def validate() -> dict[str, float]:
         model.eval()
@@ -250,7 +251,7 @@ def valid_gold(data: Data, pairs: list[Pair]) -> list[Links] | None:
 def finish(
     recipe: Recipe,
     directory: Path,
-    trained: Trained,
+    trained: TrainedGenerator,
     best: list[tuple[float, int]],
     valid: list[Pair],
     gold: list[Links] | None,

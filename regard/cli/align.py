@@ -12,7 +12,8 @@ from regard.cli import failures
 if TYPE_CHECKING:
     from regard.data.links import Link, Links
     from regard.decoding.directions import Directions, Join
-    from regard.decoding.trained import Pair, Trained
+    from regard.decoding.forcing import TeacherForced
+    from regard.decoding.reading import Pair
     from regard.evaluation.alignment import AlignmentScore
 
 BLOCK = 4096  # pairs that are sorted by length and aligned together
@@ -49,7 +50,7 @@ def align(
     for _, model in models:
         model.reading = change_reading(model.reading, head, shift)
     problems = {} if not pairs else too_long([model for _, model in models], pairs)
-    failures.name_each(problems, "it has no links")
+    failures.name_each(problems, "pair ", "it has no links")
     pairs = failures.without(pairs, problems, ("", ""))
     if best and truth is not None:
         choose_readings(models, pairs, truth)
@@ -59,7 +60,7 @@ def align(
     failures.leave(bool(problems))
 
 
-def too_long(models: Sequence["Trained"], pairs: Sequence["Pair"]) -> dict[int, str]:
+def too_long(models: Sequence["TeacherForced"], pairs: Sequence["Pair"]) -> dict[int, str]:
     """Pairs that the model, or the one of the other direction, cannot read."""
     sides = [list(side) for side in zip(*pairs, strict=True)]
     return {
@@ -102,17 +103,17 @@ def texts(path: Path) -> Iterator[str]:
         yield from lines.texts
 
 
-def load_attentive(path: Path, device: str) -> "Trained":
-    from regard.decoding.trained import load
+def load_attentive(path: Path, device: str) -> "TeacherForced":
+    from regard.decoding.load import load_generator
     from regard.errors import UserError
 
-    trained = load(path, device)
+    trained = load_generator(path, device)
     if not trained.has_attention:
         raise UserError(f"{path}: this model has no attention, so there is nothing to align by")
     return trained
 
 
-def choose_readings(models: Sequence[tuple[Path, "Trained"]], pairs: Sequence["Pair"], gold: Sequence["Links"]) -> None:
+def choose_readings(models: Sequence[tuple[Path, "TeacherForced"]], pairs: Sequence["Pair"], gold: Sequence["Links"]) -> None:
     """Each model's best reading, the second one's on pairs and links turned round; they are stored with the models."""
     from regard.data.links import flip_gold
     from regard.evaluation.alignment import choose_reading

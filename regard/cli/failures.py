@@ -1,4 +1,4 @@
-"""Lines that a model cannot read: each is named, the others are answered, and the exit code is 1."""
+"""Inputs that a model cannot read: each is named, the others are answered, and the exit code is 2."""
 
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
@@ -8,10 +8,10 @@ import typer
 T = TypeVar("T")
 
 
-def name_each(problems: Mapping[int, str], what: str, first: int = 1) -> None:
-    """`problems` by index; `first` is the number of the line with index 0."""
+def name_each(problems: Mapping[int, str], where: str, what: str, first: int = 1) -> None:
+    """`problems` by index; `where` comes before the number (`<stdin>:`), `first` is the number of the input with index 0."""
     for index, problem in problems.items():
-        typer.echo(f"warning: line {first + index}: {problem}; {what}", err=True)
+        typer.echo(f"error: {where}{first + index}: {problem}; {what}", err=True)
 
 
 def without(lines: Sequence[T], problems: Mapping[int, str], nothing: T) -> list[T]:
@@ -21,4 +21,4 @@ def without(lines: Sequence[T], problems: Mapping[int, str], nothing: T) -> list
 
 def leave(failed: bool) -> None:
     if failed:
-        raise typer.Exit(1)
+        raise typer.Exit(2)

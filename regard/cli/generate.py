@@ -4,15 +4,16 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
 from regard.cli import failures
 
 if TYPE_CHECKING:
+    from regard.decoding.forcing import TeacherForced
     from regard.decoding.hypothesis import Hypothesis
-    from regard.decoding.trained import Pair, Trained
+    from regard.decoding.reading import Pair
 
 BLOCK = 1024  # lines that are sorted by length and decoded together
 
@@ -36,16 +37,16 @@ def generate(
 ) -> None:
     """Read lines from standard input, write one line for each to standard output, in order.
 
-    A line that is too long for the model gets an empty line and a warning, and the exit code is 1.
+    A line that is too long for the model gets an empty line and is named on standard error, and the exit code is 2.
     """
+    from regard.decoding.load import load_generator
     from regard.decoding.sampling import Sampling
-    from regard.decoding.trained import load
     from regard.errors import UserError
     from regard.recipe import parse
 
     if sys.stdin is None or sys.stdout is None:
         raise UserError(f"standard {'input' if sys.stdin is None else 'output'} is closed: lines come in and go out there")
-    trained = load(run, device)
+    trained = load_generator(run, device)
     if alignments is not None and not trained.has_attention:
         raise UserError(f"{run}: this model has no attention, so there is nothing to align by")
     drawing = given(seed=seed, temperature=temperature, top_k=top_k, top_p=top_p)
@@ -53,28 +54,26 @@ def generate(
         raise UserError(f"--{next(iter(drawing)).replace('_', '-')} says how outputs are drawn: add --sample")
     sampling = parse(Sampling, drawing) if sample else None
     width = n_best or 1 if sample else max(beam or trained.decoding.beam, n_best or 1)
-    settings = trained.settings(width, length_penalty, length_norm, coverage_penalty)
+    ranking = given(length_penalty=length_penalty, length_norm=length_norm, coverage_penalty=coverage_penalty)
+    settings = trained.settings(beam=width, **ranking)
     number, failed = 0, False
     with alignments.open("w", encoding="utf-8") if alignments is not None else nullcontext() as links:
         for lines in blocks(sys.stdin.buffer, 1 if unbuffered else BLOCK):
-            problems = trained.too_long(lines)
-            failures.name_each(problems, "its output is empty", number + 1)
-            lines = failures.without(lines, problems, "")
-            found = trained.answer(lines, settings, sampling)
+            found, problems = trained.answer(lines, settings, sampling)
+            failures.name_each(problems, "<stdin>:", "its output is empty", number + 1)
+            failed = failed or bool(problems)
             for index, hypotheses in enumerate(found, start=number):
-                sys.stdout.write(answer(index, hypotheses, n_best, scores, index - number in problems))
+                sys.stdout.write(answer(index, hypotheses or [], n_best, scores, hypotheses is None))
             sys.stdout.flush()
             if links is not None:
                 outputs = [hypotheses[0].text if hypotheses else "" for hypotheses in found]
-                unread = trained.too_long(lines, outputs)  # what was written may be too long to be read again
-                failures.name_each(unread, "it has no links", number + 1)
-                links.writelines(aligned(trained, failures.without(list(zip(lines, outputs, strict=True)), unread, ("", ""))))
-                problems |= unread
-            number, failed = number + len(lines), failed or bool(problems)
+                pairs = list(zip(failures.without(lines, problems, ""), outputs, strict=True))
+                failed = write_links(trained, pairs, links, number + 1) or failed
+            number += len(lines)
     failures.leave(failed)
 
 
-def given(**options: float | None) -> dict[str, float]:
+def given(**options: Any) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value is not None}
 
 
@@ -111,7 +110,11 @@ def one_line(text: str) -> str:
     return text.translate(LINE_ENDS).encode("utf-8", errors="replace").decode("utf-8")
 
 
-def aligned(trained: "Trained", pairs: Sequence["Pair"]) -> Iterator[str]:
+def write_links(trained: "TeacherForced", pairs: Sequence["Pair"], file: TextIO, first: int) -> bool:
+    """A line for each pair; true if some have none, for what was written may be too long to be read again."""
     from regard.data.links import format_links
 
-    return (format_links(alignment.links) + "\n" for alignment in trained.align(pairs))
+    found, problems = trained.aligned(pairs, [trained.reading])
+    failures.name_each(problems, "<stdin>:", "it has no links", first)
+    file.writelines(("" if each is None else format_links(each[0].links)) + "\n" for each in found)
+    return bool(problems)

@@ -23,8 +23,8 @@ def look(
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
 ) -> None:
     """Show which source words the model looked at for each word it wrote."""
+    from regard.decoding.load import load_generator
     from regard.decoding.reading import change_reading
-    from regard.decoding.trained import load
     from regard.errors import UserError
     from regard.insight.figure import png as write_png
     from regard.insight.figure import svg as write_svg
@@ -36,12 +36,12 @@ def look(
         raise UserError("--past looks at the source alone; it takes no --target")
     if (target is not None or png or svg) and len(texts) > 1:
         raise UserError("--target, --png and --svg take one text; --html takes many")
-    trained = load(run, device)
+    trained = load_generator(run, device)
     trained.reading = change_reading(trained.reading, head, shift)
     problems = trained.too_long(texts, None if target is None else [target])
     if len(problems) == len(texts):
         raise UserError(next(iter(problems.values())))
-    failures.name_each(problems, "it is not shown")
+    failures.name_each(problems, "text ", "it is not shown")
     texts = [text for index, text in enumerate(texts) if index not in problems]
     targets = [target] if target is not None else texts if past else trained.generate(texts)
     found = [trained.look_back(text) for text in texts] if past else trained.align(list(zip(texts, targets, strict=True)))

@@ -1,15 +1,17 @@
-"""Beam search over any `step`; it knows nothing of models, only of a tree of states."""
+"""Beam search over any `step`; it knows nothing of models or rules, only of a tree of states."""
 
+import itertools
 from typing import Any, NamedTuple
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from regard.decoding.greedy import cut
 from regard.decoding.hypothesis import Found, require_numbers
 from regard.decoding.ranking import NORMALISATIONS, Coverage
-from regard.models.interface import StepFunction
+from regard.decoding.rules import SearchStepFunction
+from regard.decoding.streaming import Watch
 from regard.nn.state import repeat_rows, select_rows
 from regard.recipe import choose
 
@@ -28,71 +30,84 @@ class Beam(NamedTuple):
         by_length = self.totals / norm
         return by_length if covered is None else by_length + covered.gather(1, self.parents)
 
+    def only(self, these: Bool[Tensor, "batch width"]) -> "Beam":
+        return self._replace(totals=self.totals.masked_fill(~these, IMPOSSIBLE))
+
 
 class Pool(NamedTuple):
     """The best closed hypotheses of every sentence, best first."""
 
-    tokens: Int[Tensor, "batch width limit"]
+    tokens: Int[Tensor, "batch width length"]
     totals: Float[Tensor, "batch width"]
     scores: Float[Tensor, "batch width"]
 
-    def add(self, tokens: Tensor, totals: Tensor, scores: Tensor, end: int) -> "Pool":
+    def add(self, beam: Beam, scores: Float[Tensor, "batch width"], end: int) -> "Pool":
         """The best of what is here and what has just closed."""
-        room = self.tokens.shape[-1] - tokens.shape[-1]
-        tokens = torch.cat([self.tokens, torch.nn.functional.pad(tokens, (0, room), value=end)], dim=1)
+        room = beam.tokens.shape[-1] - self.tokens.shape[-1]
+        tokens = torch.cat([torch.nn.functional.pad(self.tokens, (0, room), value=end), beam.tokens], dim=1)
         best, index = torch.cat([self.scores, scores], dim=1).topk(self.scores.shape[1])
-        totals = torch.cat([self.totals, totals], dim=1).gather(1, index)
+        totals = torch.cat([self.totals, beam.totals], dim=1).gather(1, index)
         return Pool(tokens.gather(1, index[..., None].expand(-1, -1, tokens.shape[-1])), totals, best)
 
 
 def beam_search(
-    step: StepFunction,
+    step: SearchStepFunction,
     state: Any,
+    start: Int[Tensor, "batch"],
     *,
-    limits: Int[Tensor, "batch"],
     width: int,
-    start: int,
     end: int,
     length_penalty: float = 0.0,
     length_norm: str = "power",
     coverage: Coverage | None = None,
+    watch: Watch | None = None,
 ) -> list[list[Found]]:
     """The best outputs of each sentence by log p / norm(length) + what `coverage` makes of where they looked.
 
-    A sentence is finished when `width` of its hypotheses have closed and none that is open leads them all, or at its limit,
-    which closes those still open.
+    A sentence is finished when `width` of its hypotheses have closed and none that is open leads them all, or when a rule of
+    `step` cuts those still open, which closes them.
     """
-    batch, longest = len(limits), int(limits.max())
+    batch = len(start)
     state = repeat_rows(state, width)
-    nothing = torch.full((batch, width), IMPOSSIBLE, device=limits.device)
-    beam = Beam(limits.new_zeros(batch, width, 0), nothing, limits.new_zeros(batch, width))
+    nothing = torch.full((batch, width), IMPOSSIBLE, device=start.device)
+    beam = Beam(start.new_zeros(batch, width, 0), nothing, start.new_zeros(batch, width))
     beam.totals[:, 0] = 0.0  # all hypotheses start equal: keep one, or the first step returns copies of it
-    pool = Pool(limits.new_full((batch, width, longest), end), *(torch.full_like(beam.totals, IMPOSSIBLE),) * 2)
-    words, closed = limits.new_full((batch * width,), start), torch.zeros_like(limits)
+    pool = Pool(start.new_zeros(batch, width, 0), *(torch.full_like(beam.totals, IMPOSSIBLE),) * 2)
+    words, closed = start.repeat_interleave(width), torch.zeros_like(start)
     normalise = choose(NORMALISATIONS, length_norm, "normalisation of length")
     seen, covered = None if coverage is None else coverage.start(width), None
 
-    for length in range(1, longest + 1):
-        logits, weights, state = step(words, state)
+    for length in itertools.count(1):
+        log_probs, weights, state, last = step(words, state)
         if coverage is not None and seen is not None:
             seen = coverage.add(seen, weights)
             covered = coverage.score(seen).view(batch, width)
-        log_probs = require_numbers(logits.float().log_softmax(dim=-1)).view(batch, width, -1)
-        beam, ended = extend(beam, log_probs, end)
+        beam, ended = extend(beam, require_numbers(log_probs).view(batch, width, -1), end)
         norm = normalise(length, length_penalty)
         closed = closed + (ended.totals > IMPOSSIBLE).sum(dim=1)
-        pool = pool.add(ended.tokens, ended.totals, ended.scores(norm, covered), end)
-        going = (closed < width) | (beam.scores(norm, covered).amax(dim=1) > pool.scores[:, 0])
-        at_limit = ((limits == length) & going)[:, None]
-        last = beam._replace(totals=beam.totals.masked_fill(~at_limit, IMPOSSIBLE))
-        pool = pool.add(last.tokens, last.totals, last.scores(norm, covered), end)
-        finished = ~going | (limits <= length)
-        beam = beam._replace(totals=beam.totals.masked_fill(finished[:, None], IMPOSSIBLE))
-        if finished.all():
+        pool = pool.add(ended, ended.scores(norm, covered), end)
+        scores = beam.scores(norm, covered)
+        going = ((closed < width) | (scores.amax(dim=1) > pool.scores[:, 0]))[:, None].expand_as(scores)
+        stays = going if last is None else going & ~last.view(batch, width).gather(1, beam.parents)
+        if watch is not None:
+            stays = stays & watch(*leaders(beam, scores, pool), (stays & (scores > IMPOSSIBLE)).any(dim=1))[:, None]
+        cut_short = beam.only(going & ~stays)
+        pool = pool.add(cut_short, cut_short.scores(norm, covered), end)
+        beam = beam.only(stays)
+        if not (beam.totals > IMPOSSIBLE).any():
             break
-        rows = (torch.arange(batch, device=limits.device)[:, None] * width + beam.parents).flatten()
+        rows = (torch.arange(batch, device=start.device)[:, None] * width + beam.parents).flatten()
         (state, seen), words = select_rows((state, seen), rows), beam.tokens[..., -1].flatten()
     return read(pool, end)
+
+
+def leaders(
+    beam: Beam, scores: Float[Tensor, "batch width"], pool: Pool
+) -> tuple[Int[Tensor, "batch length"], Float[Tensor, "batch"]]:
+    """The best hypothesis of each sentence, open or closed: its tokens and its log-probability."""
+    best, index = torch.cat([pool.scores, scores], dim=1).max(dim=1)
+    tokens, rows = torch.cat([pool.tokens, beam.tokens], dim=1), torch.arange(len(best), device=best.device)
+    return tokens[rows, index], torch.cat([pool.totals, beam.totals], dim=1)[rows, index]
 
 
 def extend(beam: Beam, log_probs: Float[Tensor, "batch width vocabulary"], end: int) -> tuple[Beam, Beam]:

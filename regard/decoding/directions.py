@@ -5,7 +5,8 @@ from typing import NamedTuple
 
 from regard.data.links import Link, flip
 from regard.data.symmetrise import SYMMETRISATIONS, agree
-from regard.decoding.trained import Alignment, Pair, Trained
+from regard.decoding.forcing import TeacherForced
+from regard.decoding.reading import Alignment, Pair
 from regard.recipe import choose
 
 Join = Callable[[Alignment, Alignment], frozenset[Link]]  # there and back -> the links of the first
@@ -30,8 +31,8 @@ def agreed(threshold: float) -> Join:
 class Directions(NamedTuple):
     """One model, or two and how their links are joined."""
 
-    forward: Trained
-    backward: Trained | None = None
+    forward: TeacherForced
+    backward: TeacherForced | None = None
     join: Join = symmetrised("grow_diag")
 
     def align(self, pairs: Sequence[Pair]) -> dict[str, list[frozenset[Link]]]:

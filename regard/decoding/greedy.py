@@ -1,52 +1,68 @@
 """Take the best word at every step."""
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.decoding.hypothesis import Found, require_numbers
 from regard.decoding.ranking import NORMALISATIONS, Coverage
-from regard.models.interface import StepFunction
+from regard.decoding.rules import FORBIDDEN, SearchStepFunction
+from regard.decoding.streaming import Watch
 from regard.recipe import choose
 
 
 def greedy_search(
-    step: StepFunction,
+    step: SearchStepFunction,
     state: Any,
+    start: Int[Tensor, "batch"],
     *,
-    limits: Int[Tensor, "batch"],
-    start: int,
     end: int,
     length_penalty: float = 0.0,
     length_norm: str = "power",
     coverage: Coverage | None = None,
+    watch: Watch | None = None,
 ) -> list[list[Found]]:
-    """One hypothesis a sentence, as a beam of one would find it."""
-    words = torch.full_like(limits, start)
-    totals, open_ = torch.zeros_like(limits, dtype=torch.float32), torch.ones_like(limits, dtype=torch.bool)
-    chosen, normalise = [], choose(NORMALISATIONS, length_norm, "normalisation of length")
+    """One hypothesis a sentence, as a beam of one would find it; none where the rules of `step` allow nothing. They must end
+    every output some time."""
+    words, lengths = start, torch.zeros_like(start)
+    totals, open_ = torch.zeros_like(start, dtype=torch.float32), torch.ones_like(start, dtype=torch.bool)
+    chosen, normalise = list[Tensor](), choose(NORMALISATIONS, length_norm, "normalisation of length")
     seen = None if coverage is None else coverage.start(1)
-    for length in range(1, int(limits.max()) + 1):
-        logits, weights, state = step(words, state)
+    while not chosen or open_.any():
+        found = step(words, state)
+        state = found.state
         if coverage is not None and seen is not None:
-            seen = torch.where(open_[:, None], coverage.add(seen, weights), seen)
-        best, words = logits.float().log_softmax(dim=-1).max(dim=-1)
+            seen = torch.where(open_[:, None], coverage.add(seen, found.weights), seen)
+        best, words = found.log_probs.max(dim=-1)
         totals = totals + torch.where(open_, best, 0.0)
         chosen.append(torch.where(open_, words, end))
-        open_ = open_ & (words != end) & (limits > length)
-        if not open_.any():
-            break
-    covered = torch.zeros_like(totals) if coverage is None or seen is None else coverage.score(seen)
-    found = []
-    for row, limit, total, more in zip(
-        torch.stack(chosen, dim=1).tolist(), limits.tolist(), require_numbers(totals).tolist(), covered.tolist(), strict=True
-    ):
-        tokens = cut(row[:limit], end)
-        length = min(len(tokens) + 1, limit)  # the end mark counts where there is one
-        found.append([Found(tokens, total, total / normalise(length, length_penalty) + more)])
-    return found
+        lengths = lengths + open_
+        open_ = found.still_open(open_ & (words != end))
+        if watch is not None:
+            open_ = open_ & watch(torch.stack(chosen, dim=1), totals, open_)
+    covered = None if coverage is None or seen is None else coverage.score(seen)
+    outputs = torch.stack(chosen, dim=1), lengths, require_numbers(totals)
+    return [
+        [one] if one.log_prob > FORBIDDEN else []
+        for one in read(*outputs, end, lambda n: normalise(n, length_penalty), covered)
+    ]
+
+
+def read(
+    rows: Int[Tensor, "rows longest"],
+    lengths: Int[Tensor, "rows"],
+    totals: Float[Tensor, "rows"],
+    end: int,
+    normalise: Callable[[int], float],
+    covered: Float[Tensor, "rows"] | None = None,
+) -> list[Found]:
+    """What was written row by row, `end` after its end; lengths count the end mark where there is one."""
+    more = torch.zeros_like(totals) if covered is None else covered
+    each = zip(rows.tolist(), lengths.tolist(), totals.tolist(), more.tolist(), strict=True)
+    return [Found(cut(row, end), total, total / normalise(length) + extra) for row, length, total, extra in each]
 
 
 def cut(tokens: list[int], end: int) -> list[int]:

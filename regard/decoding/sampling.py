@@ -1,7 +1,7 @@
 """Draw words instead of searching for the best ones: ancestral sampling, sharpened or cut off."""
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import numpy as np
@@ -11,10 +11,11 @@ from pydantic import Field
 from torch import Tensor
 
 from regard.bounds import Seed, Temperature
-from regard.decoding.greedy import cut
+from regard.decoding.greedy import read
 from regard.decoding.hypothesis import Found, require_numbers
 from regard.decoding.ranking import NORMALISATIONS
-from regard.models.interface import StepFunction
+from regard.decoding.rules import FORBIDDEN, SearchStepFunction
+from regard.decoding.streaming import Watch
 from regard.nn.state import repeat_rows
 from regard.recipe import Positive, Section, choose
 
@@ -31,45 +32,36 @@ class Sampling(Section):
 
 
 def sample(
-    step: StepFunction,
+    step: SearchStepFunction,
     state: Any,
+    start: Int[Tensor, "batch"],
     *,
-    limits: Int[Tensor, "batch"],
     chances: Float[Tensor, "batch count longest"],
-    start: int,
     end: int,
     sampling: Sampling,
     length_penalty: float = 0.0,
     length_norm: str = "power",
+    watch: Watch | None = None,
 ) -> list[list[Found]]:
     """`count` outputs of each sentence in the order they were drawn, duplicates and all; chances[i, j, t] decides on word t of
-    the j-th. `log_prob` is the model's own, whatever the temperature."""
+    the j-th. `log_prob` is the model's own, whatever the temperature. There are fewer where rules allow nothing."""
     count = chances.shape[1]
-    state, limits, chances = repeat_rows(state, count), limits.repeat_interleave(count), chances.flatten(0, 1)
-    words = torch.full_like(limits, start)
-    totals, open_ = torch.zeros_like(limits, dtype=torch.float32), torch.ones_like(limits, dtype=torch.bool)
-    drawn = []
-    for length in range(1, int(limits.max()) + 1):
-        logits, _, state = step(words, state)
-        log_probs = require_numbers(logits.float().log_softmax(dim=-1))
-        words = draw(log_probs, chances[:, length - 1], sampling)
+    state, words, chances = repeat_rows(state, count), start.repeat_interleave(count), chances.flatten(0, 1)
+    totals, open_ = torch.zeros_like(words, dtype=torch.float32), torch.ones_like(words, dtype=torch.bool)
+    drawn, lengths = list[Tensor](), torch.zeros_like(words)
+    while not drawn or open_.any():
+        found_step = step(words, state)
+        log_probs, state = require_numbers(found_step.log_probs), found_step.state
+        words = draw(log_probs, chances[:, len(drawn)], sampling)
         totals = totals + torch.where(open_, log_probs.gather(1, words[:, None]).squeeze(1), 0.0)
         drawn.append(torch.where(open_, words, end))
-        open_ = open_ & (words != end) & (limits > length)
-        if not open_.any():
-            break
-    rows = zip(torch.stack(drawn, dim=1).tolist(), limits.tolist(), totals.tolist(), strict=True)
+        lengths = lengths + open_
+        open_ = found_step.still_open(open_ & (words != end))
+        if watch is not None:
+            open_ = open_ & watch(torch.stack(drawn, dim=1), totals, open_)
     normalise = choose(NORMALISATIONS, length_norm, "normalisation of length")
-    found = [
-        read(row[:limit], total, limit, end, lambda length: normalise(length, length_penalty)) for row, limit, total in rows
-    ]
-    return [found[begin : begin + count] for begin in range(0, len(found), count)]
-
-
-def read(row: list[int], total: float, limit: int, end: int, normalise: Callable[[int], float]) -> Found:
-    tokens = cut(row, end)
-    length = min(len(tokens) + 1, limit)  # the end mark counts where there is one
-    return Found(tokens, total, total / normalise(length))
+    found = read(torch.stack(drawn, dim=1), lengths, totals, end, lambda length: normalise(length, length_penalty))
+    return [[one for one in found[begin : begin + count] if one.log_prob > FORBIDDEN] for begin in range(0, len(found), count)]
 
 
 def draw(
@@ -85,9 +77,10 @@ def draw(
 
 
 def invert(shares: Float[Tensor, "rows vocabulary"], chances: Float[Tensor, "rows"]) -> Int[Tensor, "rows"]:
-    """The first place where the sum of shares exceeds u times their total."""
+    """The first place where the sum of shares exceeds u times their total; some place where nothing may be drawn."""
     sums = shares.cumsum(dim=-1)
-    return torch.searchsorted(sums, chances.double()[:, None] * sums[:, -1:], right=True).squeeze(1)
+    places = torch.searchsorted(sums, chances.double()[:, None] * sums[:, -1:], right=True).squeeze(1)
+    return places.clamp(max=shares.shape[1] - 1)
 
 
 def kept(shares: Float[Tensor, "rows vocabulary"], sampling: Sampling) -> Float[Tensor, "rows best"]:

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from regard.data.links import Link, Links, read_links
-from regard.decoding.reading import readings
-from regard.decoding.trained import Pair, Trained
+from regard.decoding.forcing import TeacherForced
+from regard.decoding.reading import Pair, readings
 from regard.errors import DataError, UserError
 from regard.models.directory import Reading
 
@@ -52,14 +52,14 @@ def alignment_error_rate(found: Sequence[AbstractSet[Link]], gold: Sequence[Link
     return AlignmentScore(error_rate, precision=in_possible / max(num_found, 1), recall=in_sure / num_sure)
 
 
-def choose_reading(trained: Trained, pairs: Sequence[Pair], gold: Sequence[Links]) -> Reading:
+def choose_reading(trained: TeacherForced, pairs: Sequence[Pair], gold: Sequence[Links]) -> Reading:
     """The head, or the mean of all, and the step whose links have the lowest error rate; of equals, the first."""
     scores = score_readings(trained, pairs, gold, readings(trained.num_heads))
     return min(scores, key=lambda reading: scores[reading].error_rate)
 
 
 def score_readings(
-    trained: Trained, pairs: Sequence[Pair], gold: Sequence[Links], ways: Sequence[Reading]
+    trained: TeacherForced, pairs: Sequence[Pair], gold: Sequence[Links], ways: Sequence[Reading]
 ) -> dict[Reading, AlignmentScore]:
     blocks = (trained.align_by(pairs[first : first + BLOCK], ways) for first in range(0, len(pairs), BLOCK))
     found = [[one.links for one in each] for block in blocks for each in block]  # a pair, a reading

@@ -7,10 +7,10 @@ from torch import Tensor
 
 from regard.data.batching import pad_lists, shifted
 from regard.data.tokenizers import END, PAD, Tokenizer
+from regard.decoding.generator import TrainedGenerator
 from regard.decoding.greedy import cut
 from regard.decoding.hypothesis import Found
 from regard.decoding.sampling import Sampling
-from regard.decoding.trained import Trained
 from regard.evaluation.metrics import REWARDS
 from regard.recipe import Risk, choose
 from regard.training.expected import Candidates, Propose
@@ -19,7 +19,7 @@ from regard.training.objective import Examples, to_device
 NOBODY = "\N{REPLACEMENT CHARACTER}"  # spells a reference's unknown words, which no output can write
 
 
-def proposer(trained: Trained, risk: Risk) -> Propose:
+def proposer(trained: TrainedGenerator, risk: Risk) -> Propose:
     """Candidates by samples or by beam search; a minimum of risk is sought over distinct ones."""
     distinct = risk.objective == "minimum_risk"
 

@@ -5,11 +5,12 @@ from collections.abc import Sequence
 
 from regard.data.links import Links
 from regard.data.readers import BadRows, read_rows
-from regard.decoding.trained import Pair, Trained
+from regard.decoding.generator import TrainedGenerator
+from regard.decoding.reading import Pair
 from regard.errors import UserError
 from regard.evaluation.alignment import alignment_error_rate
 from regard.evaluation.metrics import METRICS, Score
-from regard.recipe import Pairs
+from regard.recipe import Decoding, Pairs
 
 LENGTHS = (5, 10, 15, 20, 30, 40, 60)  # source words, for scores by length
 
@@ -26,13 +27,17 @@ def read_test(pairs: Pairs) -> list[Pair]:
 
 
 def evaluate(
-    trained: Trained, pairs: Sequence[Pair], gold: Sequence[Links] | None = None, beam: int | None = None
+    trained: TrainedGenerator,
+    pairs: Sequence[Pair],
+    gold: Sequence[Links] | None = None,
+    decoding: Decoding | None = None,
 ) -> tuple[list[Score], list[str]]:
     """Every metric that applies, and the outputs they judge. A pair that is too long for the model has an empty output and no
     links, which count; its perplexity is not known, and that of the others is told."""
     sources, references = [source for source, _ in pairs], [target for _, target in pairs]
-    unread, unscored = trained.too_long(sources), trained.too_long(sources, references)
-    outputs = trained.generate(["" if row in unread else source for row, source in enumerate(sources)], beam=beam)
+    unscored = trained.too_long(sources, references)
+    found = trained.answer(sources, trained.settings(decoding))
+    outputs = [hypotheses[0].text if hypotheses else "" for hypotheses in found.results]
     scores = [metric(outputs, references) for metric in METRICS.values()]
     known = [pair for row, pair in enumerate(pairs) if row not in unscored]
     scores.append(Score("perplexity", perplexity(trained, known) if known else math.inf, ""))
@@ -41,17 +46,17 @@ def evaluate(
     return scores, outputs
 
 
-def perplexity(trained: Trained, pairs: Sequence[Pair]) -> float:
+def perplexity(trained: TrainedGenerator, pairs: Sequence[Pair]) -> float:
     """e ** (-log p / tokens) of the references, in the model's own tokens."""
     return math.exp(min(token_loss(trained, pairs), 700.0))
 
 
-def token_loss(trained: Trained, pairs: Sequence[Pair]) -> float:
+def token_loss(trained: TrainedGenerator, pairs: Sequence[Pair]) -> float:
     likelihoods = trained.score(pairs)
     return -sum(one.log_prob for one in likelihoods) / sum(one.tokens for one in likelihoods)
 
 
-def alignment_scores(trained: Trained, pairs: Sequence[Pair], gold: Sequence[Links]) -> list[Score]:
+def alignment_scores(trained: TrainedGenerator, pairs: Sequence[Pair], gold: Sequence[Links]) -> list[Score]:
     if len(gold) != len(pairs):
         raise UserError(f"{len(gold)} lines of gold alignments for {len(pairs)} pairs")
     if not trained.has_attention:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from regard.data.links import read_links
 from regard.data.sealed import lock
-from regard.decoding.trained import load
+from regard.decoding.load import load_generator
 from regard.evaluation.evaluate import evaluate, read_test
 from regard.lab.ledger import Ledger, agree, claim
 from regard.models import build, configure
@@ -53,7 +53,7 @@ def trial(values: dict[str, Any], part: str, name: str, directory: Path) -> dict
 
 def tested(run: Path, pairs: Pairs) -> dict[str, float]:
     gold = None if pairs.alignment is None else read_links(pairs.alignment)
-    scores, _ = evaluate(load(run), read_test(pairs), gold)
+    scores, _ = evaluate(load_generator(run), read_test(pairs), gold)
     return {NAMES.get(score.name, score.name): round(score.value, 4) for score in scores}
 
 

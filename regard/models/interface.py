@@ -158,6 +158,16 @@ class Model(nn.Module):
     decoder: Decoder
 
     @property
+    def has_attention(self) -> bool:
+        """Whether steps tell where they looked."""
+        return self.decoder.has_attention
+
+    @property
+    def copies_words(self) -> bool:
+        """Whether memory must say what can be copied."""
+        return self.decoder.copies_words
+
+    @property
     def limits(self) -> Limits:
         """Tokens that it has places for."""
         return Limits()
@@ -182,8 +192,12 @@ class Model(nn.Module):
         """Teacher forcing up to the layer under the logits."""
         raise NotImplementedError
 
+    def logits(self, steps: Steps) -> Float[Tensor, "batch target vocabulary"]:
+        """log p(word) but for a constant of each step; over the extended vocabulary where words are copied."""
+        return self.decoder.logits(steps)
+
     def forward(
         self, source: Int[Tensor, "batch source"], lengths: Int[Tensor, "batch"], target: Int[Tensor, "batch target"],
         copies: Copies | None = None,
     ) -> Float[Tensor, "batch target vocabulary"]:  # fmt: skip
-        return self.decoder.logits(self.decode(source, lengths, target, copies))
+        return self.logits(self.decode(source, lengths, target, copies))

@@ -52,9 +52,9 @@ def test_generate_answers_the_other_lines(places):
     lines = [*short[:2], LONG.encode(), *short[2:]]
     code, out, err = regard("generate", places, stdin=b"\n".join(lines) + b"\n")
     alone = regard("generate", places, stdin=b"\n".join(short) + b"\n")
-    assert (code, alone.code) == (1, 0)
+    assert (code, alone.code) == (2, 0)
     told = TOLD.format("source", "end", "encoder")
-    assert err == f"warning: line 3: {told}; its output is empty\n"
+    assert err == f"error: <stdin>:3: {told}; its output is empty\n"
     assert out.split("\n")[:-1] == [*alone.lines[:2], "", *alone.lines[2:]]
 
 
@@ -62,8 +62,8 @@ def test_generate_counts_lines_over_blocks_and_scores_what_failed_as_impossible(
     found = regard(
         "generate", places, "--unbuffered", "--scores", "--alignments", tmp_path / "links", stdin=f"a\n{LONG}\n".encode()
     )
-    assert found.code == 1
-    assert "warning: line 2: too long" in found.err
+    assert found.code == 2
+    assert "error: <stdin>:2: too long" in found.err
     assert found.lines[1] == "-inf\t"
     assert (tmp_path / "links").read_text().count("\n") == 2
     ranked = regard("generate", places, "--n-best", "2", stdin=f"{LONG}\na\n".encode())
@@ -71,25 +71,25 @@ def test_generate_counts_lines_over_blocks_and_scores_what_failed_as_impossible(
 
 
 def test_an_output_that_is_too_long_to_read_again_has_no_links(places, tmp_path, monkeypatch):
-    from regard.decoding.trained import Trained
+    from regard.decoding.generator import TrainedGenerator
 
-    original = Trained.answer
+    original = TrainedGenerator.answer
 
     def answer(self, *given):
-        return [[one._replace(text=LONG) for one in found] for found in original(self, *given)]
+        return original(self, *given).map(lambda found: [one._replace(text=LONG) for one in found])
 
-    monkeypatch.setattr(Trained, "answer", answer)
+    monkeypatch.setattr(TrainedGenerator, "answer", answer)
     code, out, err = regard("generate", places, "--alignments", tmp_path / "links", stdin=b"a\nb\n")
-    assert (code, out) == (1, f"{LONG}\n" * 2)
-    assert "line 2: too long: the target" in err
+    assert (code, out) == (2, f"{LONG}\n" * 2)
+    assert "error: <stdin>:2: too long: the target" in err
     assert (tmp_path / "links").read_text() == "\n\n"
 
 
 def test_align_gives_it_no_links(places, corpus, tmp_path):
     target = spoilt(corpus, tmp_path, "short.target", 5, LONG)
     code, out, err = regard("align", places, "--source", corpus / "short.source", "--target", target)
-    assert code == 1
-    assert err == f"warning: line 5: {TOLD.format('target', 'start', 'decoder')}; it has no links\n"
+    assert code == 2
+    assert err == f"error: pair 5: {TOLD.format('target', 'start', 'decoder')}; it has no links\n"
     alone = regard("align", places, "--source", corpus / "short.source", "--target", corpus / "short.target")
     assert out.split("\n")[:4] == alone.lines[:4]
     assert out.split("\n")[4] == ""
@@ -99,8 +99,8 @@ def test_align_gives_it_no_links(places, corpus, tmp_path):
 def test_align_minds_the_reverse_model_too(places, trained, corpus, tmp_path):
     target = spoilt(corpus, tmp_path, "short.target", 5, LONG)
     found = regard("align", trained, "--source", corpus / "short.source", "--target", target, "--reverse", places)
-    assert found.code == 1
-    assert "line 5: too long: the source has 31 tokens" in found.err
+    assert found.code == 2
+    assert "error: pair 5: too long: the source has 31 tokens" in found.err
     assert (len(found.lines), found.lines[4]) == (40, "")
 
 
@@ -109,16 +109,16 @@ def test_evaluate_counts_it_as_an_empty_output(places, corpus, tmp_path):
     outputs = tmp_path / "out"
     files = ["--source", source, "--target", corpus / "short.target", "--alignment", corpus / "short.align"]
     code, out, err = regard("evaluate", places, *files, "--json", "--output", outputs)
-    assert code == 1
-    assert f"warning: line 5: {TOLD.format('source', 'end', 'encoder')} (test); " in err
+    assert code == 2
+    assert f"error: test: pair 5: {TOLD.format('source', 'end', 'encoder')}; " in err
     assert json.loads(out)["test"]["pairs"] == 40
     assert outputs.read_text().split("\n")[4] == ""
 
 
 def test_look_shows_the_others(places):
     found = regard("look", places, "amicus", LONG)
-    assert found.code == 1
-    assert "line 2: too long" in found.err
+    assert found.code == 2
+    assert "error: text 2: too long" in found.err
     assert "amicus" in found.out
     assert "places for 12 (model.encoder.longest)" in refused("look", places, LONG)
 

@@ -6,7 +6,7 @@ from calling import refused, regard
 from small import digests, small_recipe
 
 from regard import memory, run
-from regard.decoding.trained import Trained
+from regard.decoding.generator import TrainedGenerator
 from regard.recipe import to_yaml
 from regard.training import loop
 
@@ -28,7 +28,7 @@ def test_what_is_told(message, trained, monkeypatch):
     def fail(*_):
         raise TOLD[message]
 
-    monkeypatch.setattr(Trained, "answer", fail)
+    monkeypatch.setattr(TrainedGenerator, "answer", fail)
     monkeypatch.setattr(memory, "free_memory", lambda: 3 * 10**9)
     code, out, err = regard("generate", trained, stdin=b"amicus\n")
     assert (code, out) == (2, "")
@@ -41,7 +41,7 @@ def test_another_error_is_ours_to_mend(trained, monkeypatch):
     def fail(*_):
         raise RuntimeError("expected scalar type BFloat16 but found Float")
 
-    monkeypatch.setattr(Trained, "answer", fail)
+    monkeypatch.setattr(TrainedGenerator, "answer", fail)
     with pytest.raises(RuntimeError, match="scalar type"):
         regard("generate", trained, stdin=b"amicus\n")
 

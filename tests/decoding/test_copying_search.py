@@ -11,7 +11,7 @@ from regard.data.batching import BatchPlan
 from regard.data.readers import BadRows
 from regard.data.store import prepare
 from regard.data.tokenizers import END, train_tokenizer
-from regard.decoding.trained import Trained
+from regard.decoding.generator import TrainedGenerator
 from regard.models.directory import Bundle
 from regard.nn.copying import COPIES
 from regard.recipe import Decoding, Pairs, Tokenizer
@@ -30,7 +30,7 @@ def trained(request):
     source, target = (train_tokenizer(Tokenizer(kind=kind, size=SIZE), [side]) for side in ("a b c", "x y z"))
     setting = {"cell": "gru", "attention": {"score": "additive"}, "context": "into_cell", "copy_words": way}
     model = tiny(setting, vocabulary=SIZE, scale=2.0)
-    return Trained(Bundle(model, source, target, Decoding(beam=3, length_penalty=0.5)))
+    return TrainedGenerator(Bundle(model, source, target, Decoding(beam=3, length_penalty=0.5)))
 
 
 def copies_often(trained):

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from regard.data.tokenizers import END, train_tokenizer
+from regard.decoding.generator import TrainedGenerator
 from regard.decoding.sampling import Sampling
-from regard.decoding.trained import Trained
 from regard.errors import UserError
 from regard.models import build, configure
 from regard.models.directory import Bundle
@@ -58,7 +58,7 @@ def trained(section, beam=1, never_ends=False):
             bias = torch.zeros(len(tokenizer))
             bias[END] = -1e4
             model.decoder.output.bias = torch.nn.Parameter(bias)
-    return Trained(Bundle(model, tokenizer, tokenizer, Decoding(beam=beam, max_ratio=10.0)))
+    return TrainedGenerator(Bundle(model, tokenizer, tokenizer, Decoding(beam=beam, max_ratio=10.0)))
 
 
 @pytest.mark.parametrize("name", MODELS)

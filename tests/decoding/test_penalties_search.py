@@ -10,13 +10,14 @@ import pytest
 import torch
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "models"))
+from bounded import bounded
 from tiny import END, START, batch, tiny
 
 from regard.data.tokenizers import train_tokenizer
 from regard.decoding.beam import beam_search
+from regard.decoding.generator import TrainedGenerator
 from regard.decoding.greedy import greedy_search
 from regard.decoding.ranking import NORMALISATIONS, Coverage
-from regard.decoding.trained import Trained
 from regard.errors import RecipeError, UserError
 from regard.models.directory import Bundle
 from regard.models.interface import Step
@@ -35,7 +36,7 @@ def test_every_norm_has_a_formula_and_a_name_in_the_recipe():
     for name, length, alpha in itertools.product(NORMS, (1, 2, 7, 60), (0.0, 0.2, 1.0, 2.0)):
         assert NORMALISATIONS[name](length, alpha) == pytest.approx(NORMS[name](length, alpha))
     with pytest.raises(RecipeError, match="did you mean 'gnmt'"):
-        beam_search(looking([[1.0]], [[1.0]]), None, limits=torch.tensor([1]), width=1, start=START, end=END, length_norm="gnm")
+        beam_search(*bounded(looking([[1.0]], [[1.0]]), None, [1]), width=1, end=END, length_norm="gnm")
 
 
 def score(model, source, words, norm, alpha, beta):
@@ -75,7 +76,7 @@ def test_a_wide_beam_ranks_all_outputs_by_the_formula(norm, alpha, beta):
     step, state = model.start(memory)
     outputs = list(every_output(2))
     found = beam_search(
-        step, state, limits=torch.tensor([2, 2]), width=len(outputs), start=START, end=END, length_penalty=alpha,
+        *bounded(step, state, [2, 2]), width=len(outputs), end=END, length_penalty=alpha,
         length_norm=norm, coverage=Coverage(beta, memory.visible),
     )  # fmt: skip
     for source, hypotheses in zip(sources, found, strict=True):
@@ -97,10 +98,10 @@ def test_what_a_search_finds_has_the_score_of_the_formula(width):
     model, sources = tiny(HEADS, vocabulary=VOCABULARY, scale=2.5), [[4, 5, 4, 5, 5, 4], [5, 4], [4, 4, 5]]
     padded, lengths = batch(*sources)
     memory = model.encode(padded, lengths)
-    step, state = model.start(memory)
-    ways = {"limits": lengths + 3, "start": START, "end": END, "length_penalty": 0.8, "length_norm": "gnmt"}
-    searches = [lambda **more: beam_search(step, state, width=width, **more)]
-    searches += [lambda **more: greedy_search(step, state, **more)] if width == 1 else []
+    given = bounded(*model.start(memory), lengths + 3)
+    ways = {"end": END, "length_penalty": 0.8, "length_norm": "gnmt"}
+    searches = [lambda **more: beam_search(*given, width=width, **more)]
+    searches += [lambda **more: greedy_search(*given, **more)] if width == 1 else []
     for search in searches:
         for source, hypotheses in zip(sources, search(**ways, coverage=Coverage(0.5, memory.visible)), strict=True):
             for one in hypotheses:
@@ -122,10 +123,12 @@ def test_looks_stay_with_the_output_that_looked(search, more):
     """The second word turns the order of the beam, and the first sentence stops long before the second."""
     rows = [[0.5, 0.1, 0.0, 0.4], [0.0, 0.9, 0.0, 0.1], [0.6, 0.4, 0.0, 0.0], [0.25] * 4]
     looks = [[0.2, 0.0], [0.0, 0.3], [0.05, 0.1], [0.0, 0.0]]
-    ways = {"limits": torch.tensor([2, 6]), "start": 2, "end": 3, "length_penalty": 1.0, "length_norm": "gnmt"}
+    ways = {"end": 3, "length_penalty": 1.0, "length_norm": "gnmt"}
     coverage = Coverage(0.5, torch.ones(2, 2, dtype=torch.bool))
     for limit, found in zip(
-        (2, 6), search(looking(rows, looks), torch.zeros(2, 1), **ways, **more, coverage=coverage), strict=True
+        (2, 6),
+        search(*bounded(looking(rows, looks), torch.zeros(2, 1), [2, 6]), **ways, **more, coverage=coverage),
+        strict=True,
     ):
         for one in found:
             words = [*one.tokens, 3][:limit]
@@ -139,10 +142,10 @@ def test_the_penalty_prefers_an_output_that_looked_at_everything():
     # from the start: word 0 (0.55) or 1 (0.45), then the end; after 0 the look is at the first word again, after 1 at the other
     rows = [[0.0, 0.0, 0.0, 1.0], [0.0, 0.0, 0.0, 1.0], [0.55, 0.45, 0.0, 0.0], [0.25] * 4]
     step = looking(rows, [[1.0, 0.0], [0.0, 1.0], [1.0, 0.0], [0.5, 0.5]])
-    ways = {"limits": torch.tensor([3]), "width": 2, "start": 2, "end": 3}
+    given, ways = bounded(step, torch.zeros(1, 1), [3]), {"width": 2, "end": 3}
     visible = torch.tensor([[True, True]])
-    plain = beam_search(step, torch.zeros(1, 1), **ways)[0]
-    covered = beam_search(step, torch.zeros(1, 1), **ways, coverage=Coverage(0.1, visible))[0]
+    plain = beam_search(*given, **ways)[0]
+    covered = beam_search(*given, **ways, coverage=Coverage(0.1, visible))[0]
     assert [one.tokens for one in plain] == [[0], [1]]
     assert [one.tokens for one in covered] == [[1], [0]]
     assert covered[0].score == pytest.approx(math.log(0.45))
@@ -153,8 +156,8 @@ def test_a_model_without_attention_has_no_coverage():
     for search, more in ((beam_search, {"width": 2}), (greedy_search, {})):
         with pytest.raises(UserError, match="no attention"):
             search(
-                lambda tokens, state: Step(torch.zeros(len(tokens), 5), None, state), torch.zeros(1, 1), start=2, end=3,
-                limits=torch.tensor([3]), coverage=Coverage(0.2, torch.ones(1, 2, dtype=torch.bool)), **more,
+                *bounded(lambda tokens, state: Step(torch.zeros(len(tokens), 5), None, state), torch.zeros(1, 1), [3]), end=3,
+                coverage=Coverage(0.2, torch.ones(1, 2, dtype=torch.bool)), **more,
             )  # fmt: skip
 
 
@@ -166,7 +169,7 @@ def test_a_recipe_says_how_to_rank_and_a_call_may_say_otherwise(beam):
     model = tiny(HEADS, vocabulary=len(tokenizer), scale=2.0)
     model.decoder.output.bias.data[END] += 3
     decoding = Decoding(beam=beam, length_penalty=0.5, length_norm="gnmt", coverage_penalty=0.3)
-    trained = Trained(Bundle(model, tokenizer, tokenizer, decoding))
+    trained = TrainedGenerator(Bundle(model, tokenizer, tokenizer, decoding))
     for change, (norm, alpha, beta) in (
         ({}, ("gnmt", 0.5, 0.3)),
         ({"length_norm": "power", "length_penalty": 0.7, "coverage_penalty": 1.1}, ("power", 0.7, 1.1)),

@@ -4,12 +4,13 @@ from collections import Counter
 
 import pytest
 import torch
+from bounded import bounded
 from enumerated import every_output, log_probs_of, spoken
 from scipy.stats import chisquare
-from tiny import END, FEW, SETTINGS, START, batch, tiny
+from tiny import END, FEW, SETTINGS, batch, tiny
 
+from regard.decoding.generator import TrainedGenerator
 from regard.decoding.sampling import Sampling, chances_of, draw, sample
-from regard.decoding.trained import Trained
 from regard.errors import UserError
 from regard.models.interface import Step
 
@@ -21,8 +22,7 @@ def samples(model, sources, count, seed=1, limit=3, **options):
     step, state = model.start(model.encode(padded, lengths))
     limits = torch.full_like(lengths, limit)
     chances = chances_of(sources, count, limit, seed)
-    ways = {"start": START, "end": END, "sampling": Sampling(seed=seed, **options)}
-    return sample(step, state, limits=limits, chances=chances, **ways)
+    return sample(*bounded(step, state, limits), chances=chances, end=END, sampling=Sampling(seed=seed, **options))
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.5])
@@ -109,13 +109,13 @@ def test_each_sentence_stops_at_its_own_limit_and_not_a_number_is_an_error():
     def step(tokens, state):
         return Step(torch.tensor([[0.0, -torch.inf, -torch.inf, -torch.inf]]).expand(len(tokens), -1), None, state)
 
-    ways = {"start": 2, "end": 3, "sampling": Sampling()}
+    ways = {"end": 3, "sampling": Sampling()}
     chances = torch.rand(2, 3, 5).double()
-    found = sample(step, torch.zeros(2, 1), limits=torch.tensor([2, 5]), chances=chances, **ways)
+    found = sample(*bounded(step, torch.zeros(2, 1), [2, 5]), chances=chances, **ways)
     assert [[len(one.tokens) for one in each] for each in found] == [[2] * 3, [5] * 3]
+    nothing = bounded(lambda tokens, state: Step(step(tokens, state).logits * 0, None, state), torch.zeros(2, 1), [2, 5])
     with pytest.raises(UserError, match="not-a-number"):
-        sample(lambda tokens, state: Step(step(tokens, state).logits * 0, None, state), torch.zeros(2, 1),
-               limits=torch.tensor([2, 5]), chances=chances, **ways)  # fmt: skip
+        sample(*nothing, chances=chances, **ways)
 
 
 def test_a_trained_model_draws_texts(trained_words):
@@ -140,7 +140,7 @@ def trained_words():
     source, target = (train_tokenizer(Tokenizer(kind="word"), [side]) for side in ("a b c", "x y z"))
     model = tiny(FEW["gru-additive-into_cell"], vocabulary=len(source), scale=2.0)
     model.decoder.output.bias.data[END] += 2
-    return Trained(Bundle(model, source, target, Decoding(length_penalty=0.5)))
+    return TrainedGenerator(Bundle(model, source, target, Decoding(length_penalty=0.5)))
 
 
 def test_what_is_drawn_is_scored_as_searches_score(trained_words):

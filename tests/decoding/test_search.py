@@ -8,6 +8,7 @@ import pytest
 import torch
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "models"))
+from bounded import bounded
 from tiny import END, FEW, SETTINGS, START, batch, tiny
 
 from regard.decoding.beam import beam_search
@@ -16,10 +17,6 @@ from regard.errors import UserError
 from regard.models.interface import Step
 
 VOCABULARY = 6
-
-
-def limits(*numbers):
-    return torch.tensor(numbers)
 
 
 def every_output(model, source, limit, penalty):
@@ -44,7 +41,7 @@ def test_a_wide_beam_finds_the_ranking_that_enumeration_finds(name, penalty):
     source, lengths = batch([4, 5, 4])
     expected = every_output(model, source, 3, penalty)
     step, state = model.start(model.encode(source, lengths))
-    found = beam_search(step, state, limits=limits(3), width=len(expected), start=START, end=END, length_penalty=penalty)[0]
+    found = beam_search(*bounded(step, state, [3]), width=len(expected), end=END, length_penalty=penalty)[0]
     torch.testing.assert_close(
         torch.tensor([one.score for one in found]), torch.tensor([score for score, _ in expected]), atol=1e-4, rtol=1e-4
     )
@@ -63,7 +60,7 @@ def test_a_sentence_decodes_alike_alone_and_in_any_batch(name, width):
     def decode(sources):
         padded, lengths = batch(*sources)
         step, state = model.start(model.encode(padded, lengths))
-        return beam_search(step, state, limits=lengths * 2 + 1, width=width, start=START, end=END, length_penalty=1.0)
+        return beam_search(*bounded(step, state, lengths * 2 + 1), width=width, end=END, length_penalty=1.0)
 
     together, turned = decode(SOURCES), decode(SOURCES[::-1])[::-1]
     for row, source in enumerate(SOURCES):
@@ -76,9 +73,8 @@ def test_a_sentence_decodes_alike_alone_and_in_any_batch(name, width):
 @torch.no_grad()
 def test_greedy_is_a_beam_of_one(name):
     model, (source, lengths) = tiny(FEW[name], scale=2.0), batch(*SOURCES)
-    ways = {"limits": lengths * 2, "start": START, "end": END}
-    step, state = model.start(model.encode(source, lengths))
-    greedy, beam = greedy_search(step, state, **ways), beam_search(step, state, width=1, **ways)
+    given = bounded(*model.start(model.encode(source, lengths)), lengths * 2)
+    greedy, beam = greedy_search(*given, end=END), beam_search(*given, end=END, width=1)
     for one, other in zip(greedy, beam, strict=True):
         assert one[0].tokens == other[0].tokens
         assert one[0].log_prob == pytest.approx(other[0].log_prob, abs=1e-5)
@@ -97,18 +93,18 @@ def chain(rows):
 def test_scores_and_lengths_by_hand():
     # words: 0, 1, start 2, end 3. From the start: 0 with 0.6, 1 with 0.4; 0 ends with 0.5; 1 ends with 0.9
     step, state = chain([[0.25, 0.25, 0.0, 0.5], [0.05, 0.05, 0.0, 0.9], [0.6, 0.4, 0.0, 0.0], [0.25] * 4])
-    best = beam_search(step, state, limits=limits(5), width=2, start=2, end=3)[0]
+    best = beam_search(*bounded(step, state, [5]), width=2, end=3)[0]
     assert [one.tokens for one in best] == [[1], [0]]
     assert [one.log_prob for one in best] == pytest.approx([torch.tensor(p).log().item() for p in (0.36, 0.3)])
-    greedy = greedy_search(step, state, limits=limits(5), start=2, end=3)[0][0]
+    greedy = greedy_search(*bounded(step, state, [5]), end=3)[0][0]
     assert greedy.tokens == [0]
     assert greedy.log_prob == pytest.approx(torch.tensor(0.3).log().item())
 
 
 def test_the_length_penalty_favours_longer_outputs():
     step, state = chain([[0.6, 0.0, 0.0, 0.4], [0.25] * 4, [0.5, 0.0, 0.0, 0.5], [0.25] * 4])
-    short = beam_search(step, state, limits=limits(6), width=3, start=2, end=3, length_penalty=0.0)[0][0]
-    long = beam_search(step, state, limits=limits(6), width=3, start=2, end=3, length_penalty=2.0)[0][0]
+    short = beam_search(*bounded(step, state, [6]), width=3, end=3, length_penalty=0.0)[0][0]
+    long = beam_search(*bounded(step, state, [6]), width=3, end=3, length_penalty=2.0)[0][0]
     assert len(short.tokens) == 0
     assert len(long.tokens) > 1
 
@@ -116,8 +112,8 @@ def test_the_length_penalty_favours_longer_outputs():
 def test_each_sentence_stops_at_its_own_limit():
     step, _ = chain([[1.0, 0.0, 0.0, 0.0]] * 4)  # never ends
     for found in (
-        greedy_search(step, torch.zeros(2, 1), limits=limits(2, 5), start=2, end=3),
-        beam_search(step, torch.zeros(2, 1), limits=limits(2, 5), width=2, start=2, end=3),
+        greedy_search(*bounded(step, torch.zeros(2, 1), [2, 5]), end=3),
+        beam_search(*bounded(step, torch.zeros(2, 1), [2, 5]), width=2, end=3),
     ):
         assert [len(sentence[0].tokens) for sentence in found] == [2, 5]
 
@@ -131,7 +127,7 @@ def test_the_beam_carries_the_state_of_the_hypothesis_it_keeps():
         logits = torch.nn.functional.one_hot(favourite, 5).float() * 2
         return Step(logits, None, history)
 
-    found = beam_search(step, torch.zeros(1, 1), limits=limits(4), width=20, start=2, end=3)[0]
+    found = beam_search(*bounded(step, torch.zeros(1, 1), [4]), width=20, end=3)[0]
     for one in found:
         words, total = [2, *one.tokens], 0.0
         outputs = [*one.tokens, 3] if len(one.tokens) < 4 else one.tokens
@@ -146,8 +142,8 @@ def test_not_a_number_is_an_error_and_never_an_output():
         return Step(torch.full((len(tokens), 5), float("nan")), None, state)
 
     for search in (
-        lambda: greedy_search(step, torch.zeros(1, 1), limits=limits(3), start=2, end=3),
-        lambda: beam_search(step, torch.zeros(1, 1), limits=limits(3), width=2, start=2, end=3),
+        lambda: greedy_search(*bounded(step, torch.zeros(1, 1), [3]), end=3),
+        lambda: beam_search(*bounded(step, torch.zeros(1, 1), [3]), width=2, end=3),
     ):
         with pytest.raises(UserError, match="not-a-number"):
             search()

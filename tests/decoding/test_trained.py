@@ -7,7 +7,7 @@ from tiny import tiny
 
 from regard.data.batching import pad_lists, shifted
 from regard.data.tokenizers import END, START, train_tokenizer
-from regard.decoding.trained import Trained
+from regard.decoding.generator import TrainedGenerator
 from regard.errors import UserError
 from regard.models.directory import Bundle
 from regard.recipe import Decoding, Tokenizer
@@ -24,7 +24,7 @@ def trained():
     source, target = (train_tokenizer(Tokenizer(kind="word"), side) for side in (SOURCES, TARGETS))
     model = tiny(SETTING, vocabulary=max(len(source), len(target)), scale=2.0)
     model.decoder.output.bias.data[END] += 3  # most outputs close before their limit
-    return Trained(Bundle(model, source, target, Decoding(beam=3, length_penalty=0.5)))
+    return TrainedGenerator(Bundle(model, source, target, Decoding(beam=3, length_penalty=0.5)))
 
 
 def closed(text, one):

@@ -1,7 +1,6 @@
 """Which weights are read as an alignment: heads, steps, the choice among them, and where it is kept."""
 
 import json
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,8 +11,8 @@ from regard.data.links import parse_links
 from regard.data.sealed import files_in, seal, verify
 from regard.data.tokenizers import train_tokenizer
 from regard.decoding.directions import Directions, agreed, symmetrised
+from regard.decoding.generator import TrainedGenerator
 from regard.decoding.reading import change_reading, readings
-from regard.decoding.trained import Trained
 from regard.errors import DataError, UserError
 from regard.evaluation.alignment import alignment_error_rate, choose_reading, read_gold, score_readings
 from regard.models.directory import Bundle, Reading, load_model, save_model, store_reading
@@ -29,9 +28,7 @@ DIAGONAL = [parse_links(" ".join(f"{i}-{i}" for i in range(min(len(a.split()), l
 class Looking(torch.nn.Module):
     """No model, but looks as one would give them: `weights(heads, steps, source)` for every row."""
 
-    limits = Limits()
-
-    decoder = SimpleNamespace(has_attention=True, copies_words=False)
+    limits, has_attention, copies_words = Limits(), True, False
 
     def __init__(self, weights):
         super().__init__()
@@ -46,7 +43,7 @@ class Looking(torch.nn.Module):
 
 def looking(weights, kind="word", **options):
     sides = (train_tokenizer(Tokenizer(kind=kind), [pair[side] for pair in PAIRS]) for side in (0, 1))
-    return Trained(Bundle(Looking(weights), *sides, Decoding(**options)))
+    return TrainedGenerator(Bundle(Looking(weights), *sides, Decoding(**options)))
 
 
 def some(heads, steps, source):
@@ -212,7 +209,7 @@ def directory(tmp_path):
 
 def test_the_reading_is_kept_with_the_model(directory):
     assert load_model(directory).reading == Reading(head=1, shift=0)
-    assert Trained(load_model(directory)).reading == Reading(head=1, shift=0)
+    assert TrainedGenerator(load_model(directory)).reading == Reading(head=1, shift=0)
 
 
 def test_another_reading_is_stored_and_nothing_else_is_changed(directory):

@@ -2,9 +2,10 @@
 
 import pytest
 import torch
+from bounded import bounded
 from kinds import KINDS, small
 from test_laws import LENGTHS, SOURCE, TARGET, stepped
-from tiny import END, START
+from tiny import END
 
 from regard.decoding.beam import beam_search
 from regard.nn.state import repeat_rows
@@ -92,7 +93,7 @@ def test_a_sentence_decodes_alike_alone_and_in_any_order(name):
 
 def search(model, source, lengths):
     step, state = model.start(model.encode(source, lengths))
-    found = beam_search(step, state, limits=lengths + 4, width=3, start=START, end=END)
+    found = beam_search(*bounded(step, state, lengths + 4), width=3, end=END)
     return [best[0] for best in found]
 
 

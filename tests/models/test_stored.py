@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from regard.data.sealed import MANIFEST, manifest_bytes, read_manifest
-from regard.decoding.trained import Trained
+from regard.decoding.generator import TrainedGenerator
 from regard.errors import DamagedError, UserError
 from regard.models import build, configure
 from regard.models.budget import Budget
@@ -76,7 +76,7 @@ def test_every_kind_is_whole_and_comes_back_bit_by_bit(models, name):
         key: tuple(one.shape) for key, one in loaded.named_buffers()
     }
     assert not any(one.is_meta for one in [*loaded.buffers(), *loaded.parameters()])
-    assert len(Trained(load_model(models / name)).generate(fuzz_models.TEXT)) == 2
+    assert len(TrainedGenerator(load_model(models / name)).generate(fuzz_models.TEXT)) == 2
 
 
 CONFIGS = [

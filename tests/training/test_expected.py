@@ -12,8 +12,8 @@ from tiny import END, FEW, START, batch, tiny
 import regard
 from regard import run
 from regard.data.tokenizers import train_tokenizer
+from regard.decoding.generator import TrainedGenerator
 from regard.decoding.hypothesis import Found
-from regard.decoding.trained import Trained
 from regard.errors import UserError
 from regard.evaluation.candidates import proposer, rewards
 from regard.evaluation.metrics import sentence_gleu
@@ -161,7 +161,7 @@ WORDS = ["x", "y"]
 @pytest.fixture
 def trained(model):
     source, target = (train_tokenizer(Tokenizer(kind="word"), side) for side in (["a b"], WORDS))
-    return Trained(Bundle(model, source, target, Decoding(max_length=LIMIT)))
+    return TrainedGenerator(Bundle(model, source, target, Decoding(max_length=LIMIT)))
 
 
 def test_samples_lead_where_the_expected_reward_leads(model, trained):

@@ -1,0 +1,124 @@
+"""What a trained model makes of outputs that are known: how probable they are, and where it looked for each word."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Float
+
+from regard.data.batching import pad_lists, shifted
+from regard.data.copies import Copied, extended_rows
+from regard.data.links import merge_pieces
+from regard.data.tokenizers import PAD
+from regard.decoding.reading import Alignment, Pair, own_words, read_weights
+from regard.decoding.trained import Answers, Trained, batches
+from regard.errors import UserError
+from regard.models.directory import Reading
+from regard.models.interface import Copies, Steps
+
+Tokens = Sequence[Sequence[int]]
+
+
+class Likelihood(NamedTuple):
+    """How probable a target is, given its source."""
+
+    log_prob: float
+    tokens: int  # the end mark counts
+
+
+class TeacherForced(Trained):
+    """score, align."""
+
+    def score(self, pairs: Iterable[Pair]) -> list[Likelihood]:
+        """log p(target | source) of each pair."""
+
+        def read(steps: Steps, targets: Tokens, _sources: Tokens) -> Iterator[Likelihood]:
+            log_probs = self.model.logits(steps).float().log_softmax(dim=-1)
+            wanted, _ = self.pad(targets)
+            each = log_probs.gather(2, wanted[..., None]).squeeze(-1).masked_fill(wanted == PAD, 0.0)
+            for total, target in zip(each.double().sum(dim=1).tolist(), targets, strict=True):
+                yield Likelihood(total, len(target) + 1)
+
+        return self.force(pairs, read).all("pairs")
+
+    def align(self, pairs: Iterable[Pair], reading: Reading | None = None) -> list[Alignment]:
+        """Where the model looks for each word of each target, by its own reading of the attention or by another."""
+        return self.aligned(pairs, [reading or self.reading]).map(lambda found: found[0]).all("pairs")
+
+    def align_by(self, pairs: Iterable[Pair], readings: Sequence[Reading]) -> list[list[Alignment]]:
+        """The alignments of each pair by several readings of the same looks."""
+        return self.aligned(pairs, readings).all("pairs")
+
+    def aligned(self, pairs: Iterable[Pair], readings: Sequence[Reading]) -> Answers[list[Alignment]]:
+
+        def read(steps: Steps, targets: Tokens, sources: Tokens) -> Iterator[list[Alignment]]:
+            assert steps.weights is not None
+            looks = [read_weights(steps.weights, reading).float().cpu().numpy() for reading in readings]
+            for row, (source, target) in enumerate(zip(sources, targets, strict=True)):
+                yield self.by_words(source, target, [weights[row, : len(target), : len(source)] for weights in looks])
+
+        both = list(pairs)
+        found, problems = self.force(both, read, look=True)
+        spelled = [
+            None if each is None else [own_words(one, pair) for one in each] for each, pair in zip(found, both, strict=True)
+        ]
+        return Answers(spelled, problems)
+
+    @property
+    def num_heads(self) -> int:
+        """How many heads the attention has, over all layers."""
+        found = self.force([("", "")], lambda steps, *_: iter([steps.weights.shape[1]]), look=True)
+        return int(found.all("pairs")[0])
+
+    @torch.inference_mode()
+    def look_back(self, text: str) -> Alignment:
+        """Which words of the source each of its words looked at while it was read: for cells that attend to their past."""
+        (tokens,) = self.source.encode([text])
+        found = self.model.past(torch.tensor([tokens], device=self.device)) if tokens else None
+        if found is None:
+            raise UserError("this encoder does not attend to what it has read; train one with cell=lstm_tape or tanh_attention")
+        words = self.source.words(tokens)
+        source = self.source.decode(tokens).split()
+        merged = merge_pieces(found[0].float().cpu().numpy(), words, words)
+        return own_words(Alignment(source, source, merged), (text, text))
+
+    def by_words(
+        self, source: Sequence[int], target: Sequence[int], looks: Sequence[Float[np.ndarray, "target source"]]
+    ) -> list[Alignment]:
+        """From tokens to words; all looks are at the same pair."""
+        places = self.source.words(source), self.target.words(target)
+        words = self.source.decode(source).split(), self.target.decode(target).split()
+        seen = slice(len(words[1])), slice(len(words[0]))  # tokens of blanks alone are pieces of no word
+        return [Alignment(*words, merge_pieces(weights, *places)[seen]) for weights in looks]
+
+    @torch.inference_mode()
+    def force(self, pairs: Iterable[Pair], read: Callable[..., Iterator[Any]], look: bool = False) -> Answers[Any]:
+        """Teacher forcing over batches of pairs; `read` turns the steps of a batch into one result a pair."""
+        if look and not self.has_attention:
+            raise UserError("this model has no attention, so there is nothing to look at or to align by")
+        both = list(pairs)
+        sources, targets, offers = self.tokens(both)
+        problems = self.problems(sources, targets)
+        results: list[Any] = [None] * len(both)
+        sizes = [max(len(source), len(target)) for source, target in zip(sources, targets, strict=True)]
+        for rows in batches(sizes, self.decoding.batch_tokens, [row for row in range(len(both)) if row not in problems]):
+            some, wanted = [sources[row] for row in rows], [targets[row] for row in rows]
+            steps = self.steps(some, wanted, self.copies([offers[row] for row in rows]), look)
+            for row, result in zip(rows, read(steps, wanted, some), strict=True):
+                results[row] = result
+        return Answers(results, problems)
+
+    def steps(self, sources: Tokens, targets: Tokens, copies: Copies | None, look: bool) -> Steps:
+        """All steps of known targets at once."""
+        source, lengths, copies = self.inputs(sources, copies)
+        words = torch.from_numpy(shifted(pad_lists(targets)[0], len(self.target))).to(self.device)
+        return self.model.decode(source, lengths, words, copies, look)
+
+    def tokens(self, pairs: Sequence[Pair]) -> tuple[list[list[int]], list[list[int]], list[Copied]]:
+        """Of known pairs: sources, targets (over the extended vocabulary if the model copies), and what is offered."""
+        sources, targets = [source for source, _ in pairs], [target for _, target in pairs]
+        if not self.model.copies_words:
+            return self.source.encode(sources), self.target.encode(targets), self.offers(sources)
+        offers, extended = extended_rows(sources, targets, self.source, self.target)
+        return self.source.encode(sources), extended, offers

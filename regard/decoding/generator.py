@@ -1,0 +1,140 @@
+"""A trained model that writes: generate, search, sample."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from regard.data.copies import Copied
+from regard.data.tokenizers import END, START
+from regard.decoding.beam import beam_search
+from regard.decoding.forcing import TeacherForced
+from regard.decoding.greedy import cut, greedy_search
+from regard.decoding.hypothesis import Found, Hypothesis
+from regard.decoding.ranking import Coverage
+from regard.decoding.rules import Request, max_lengths, requested, ruled
+from regard.decoding.sampling import Sampling, chances_of, sample
+from regard.decoding.streaming import OnStep, PartialOutput, Tell, watcher
+from regard.decoding.trained import Answers, batches
+from regard.errors import UserError
+from regard.models.interface import Copies
+from regard.recipe import Decoding, parse
+
+
+class TrainedGenerator(TeacherForced):
+    """generate, search, sample; score, align.
+
+    Each takes one `Decoding`, or keyword changes of its fields (`beam=1, length_penalty=0.6`); the model's own is what its
+    recipe says. `on_step` is told of every output after every step; if it returns False, that output ends as it stands.
+    Texts that the model cannot read raise an InputError once the others are answered: it holds their results.
+    """
+
+    def generate(
+        self, texts: Iterable[str], decoding: Decoding | None = None, *, on_step: OnStep | None = None, **changes: Any
+    ) -> list[str]:
+        """The best output for each text, in the order given; empty for an empty text."""
+        found = self.answer(texts, self.settings(decoding, **changes), on_step=on_step)
+        return found.map(lambda hypotheses: hypotheses[0].text if hypotheses else "").all("texts")
+
+    def search(
+        self, texts: Iterable[str], decoding: Decoding | None = None, *, on_step: OnStep | None = None, **changes: Any
+    ) -> list[list[Hypothesis]]:
+        """All hypotheses of each text's beam, best first; none for an empty text."""
+        return self.answer(texts, self.settings(decoding, **changes), on_step=on_step).all("texts")
+
+    def sample(
+        self, texts: Iterable[str], count: int = 1, sampling: Sampling | None = None, decoding: Decoding | None = None, *,
+        on_step: OnStep | None = None, **changes: Any,
+    ) -> list[list[Hypothesis]]:  # fmt: skip
+        """`count` outputs of each text in the order they were drawn: a function of the seed and the text alone."""
+        settings = self.settings(decoding, **{"beam": count, **changes})
+        return self.answer(texts, settings, sampling or Sampling(), on_step).all("texts")
+
+    def settings(self, decoding: Decoding | None = None, **changes: Any) -> Decoding:
+        """Those given, or the model's own, with some fields changed; a wrong one is refused as in a recipe."""
+        base = self.decoding if decoding is None else decoding
+        if not isinstance(base, Decoding):
+            raise UserError(f"settings are one regard.recipe.Decoding or keywords such as beam=5 (given: {base!r})")
+        return parse(Decoding, {**base.model_dump(), **changes}, "decoding")
+
+    def answer(
+        self, texts: Iterable[str], settings: Decoding, sampling: Sampling | None = None, on_step: OnStep | None = None
+    ) -> Answers[list[Hypothesis]]:
+        lines = list(texts)
+        tokens, offers = self.source.encode(lines), self.offers(lines)
+        problems = self.problems(tokens)
+        results: list[list[Hypothesis] | None] = [None if row in problems else [] for row in range(len(lines))]
+        readable = [row for row in range(len(lines)) if tokens[row] and row not in problems]
+        for rows in batches([len(row) for row in tokens], settings.batch_tokens // settings.beam, readable):
+            copies = self.copies([offers[row] for row in rows])
+            tells = None if on_step is None else [self.tell(on_step, row, offers[row]) for row in rows]
+            found = self.search_batch([tokens[row] for row in rows], settings, copies, sampling, tells)
+            for row, each in zip(rows, found, strict=True):
+                results[row] = [self.read(one, offers[row].extra) for one in each]
+        return Answers(results, problems)
+
+    def read(self, found: Found, extra: Sequence[bytes] = ()) -> Hypothesis:
+        return Hypothesis(self.target.decode(found.tokens, extra), *found)
+
+    def tell(self, on_step: OnStep, row: int, offer: Copied) -> Tell:
+        """Hands what a search knows of a row to the callback."""
+
+        def tell(number: int, tokens: list[int], log_prob: float, going: bool) -> bool:
+            written = cut(tokens, END)
+            text = self.target.decode(written, offer.extra)
+            return on_step(PartialOutput(row, number, text, written, log_prob, not going)) is not False and going
+
+        return tell
+
+    @torch.inference_mode()
+    def search_batch(
+        self,
+        sources: Sequence[Sequence[int]],
+        settings: Decoding,
+        copies: Copies | None = None,
+        sampling: Sampling | None = None,
+        tells: Sequence[Tell] | None = None,
+    ) -> list[list[Found]]:
+        inputs = self.inputs(sources, copies)
+        request = Request(settings, inputs[0], inputs[1], self.target, self.model.limits)
+        if not self.fit_together(request):
+            return self.search_alike(sources, settings, sampling, tells)
+        memory = self.model.encode(*inputs)
+        step, state = ruled(*self.model.start(memory), requested(request))
+        start = torch.full_like(request.lengths, START)
+        ways: dict[str, Any] = {"end": END, "length_penalty": settings.length_penalty, "length_norm": settings.length_norm}
+        if sampling is not None:
+            longest = int(self.limits(request.lengths, settings).max())
+            chances = chances_of(sources, settings.beam, longest, sampling.seed).to(self.device)
+            watch = None if tells is None else watcher(tells, settings.beam)
+            return sample(step, state, start, chances=chances, sampling=sampling, watch=watch, **ways)
+        ways["watch"] = None if tells is None else watcher(tells, 1)
+        ways["coverage"] = Coverage(settings.coverage_penalty, memory.visible) if settings.coverage_penalty else None
+        if settings.beam == 1:
+            return greedy_search(step, state, start, **ways)
+        return beam_search(step, state, start, width=settings.beam, **ways)
+
+    def fit_together(self, request: Request) -> bool:
+        """Not where source and target share places: a short source's output may begin behind the longest one."""
+        both, lengths = request.places.both, request.lengths
+        if both is None or int(lengths.min()) == int(lengths.max()):
+            return True
+        return int(lengths.max() + self.limits(lengths, request.decoding).max()) <= both.places
+
+    def search_alike(
+        self, sources: Sequence[Sequence[int]], settings: Decoding, sampling: Sampling | None, tells: Sequence[Tell] | None
+    ) -> list[list[Found]]:
+        """Sources of one length at a time."""
+        found: dict[int, list[Found]] = {}
+        for length in sorted(set(map(len, sources))):
+            rows = [row for row, source in enumerate(sources) if len(source) == length]
+            told = None if tells is None else [tells[row] for row in rows]
+            some = self.search_batch([sources[row] for row in rows], settings, None, sampling, told)
+            found |= zip(rows, some, strict=True)
+        return [found[row] for row in range(len(sources))]
+
+    def limits(self, lengths: Int[Tensor, "batch"], settings: Decoding) -> Int[Tensor, "batch"]:
+        """How many tokens an output may have, its end mark included; `lengths` count that of the source."""
+        return max_lengths(lengths, settings, self.model.limits)

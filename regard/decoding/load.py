@@ -1,0 +1,32 @@
+"""From a directory to a model in use: the shape of the model says what it can do."""
+
+from pathlib import Path
+
+import torch
+
+from regard.decoding.generator import TrainedGenerator
+from regard.decoding.trained import Trained
+from regard.errors import UserError
+from regard.models import Model
+from regard.models.device import choose_device
+from regard.models.directory import Bundle, load_model
+
+# A shape of model, and what it is in use; the nearest class counts
+IN_USE: dict[type[Model], type[Trained]] = {Model: TrainedGenerator}
+
+
+def in_use(bundle: Bundle, device: torch.device | str = "cpu") -> Trained:
+    return next(IN_USE[shape] for shape in type(bundle.model).__mro__ if shape in IN_USE)(bundle, device)
+
+
+def load(path: str | Path, device: str = "auto") -> Trained:
+    """A run or a model directory, ready for use."""
+    return in_use(load_model(Path(path)), choose_device(device))
+
+
+def load_generator(path: str | Path, device: str = "auto") -> TrainedGenerator:
+    """The same, of a model that writes outputs; others are refused."""
+    trained = load(path, device)
+    if not isinstance(trained, TrainedGenerator):
+        raise UserError(f"{path}: this model writes no outputs (in use it is a {type(trained).__name__})")
+    return trained

@@ -1,0 +1,116 @@
+"""What outputs must be like, beside being probable. A rule wraps a step, so that a search sees one step and one State tree."""
+
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from regard.data.tokenizers import Tokenizer
+from regard.models.interface import StepFunction
+from regard.models.limits import Limits
+from regard.recipe import Decoding
+
+FORBIDDEN = float("-inf")
+
+
+class SearchStep(NamedTuple):
+    """What a search sees of one step, for rows of hypotheses."""
+
+    log_probs: Float[Tensor, "rows vocabulary"]  # the model's own; FORBIDDEN where a rule does not allow the word
+    weights: Float[Tensor, "rows heads source"] | None
+    state: Any  # the model's and every rule's: an immutable tree of tensors whose first dimension is rows
+    last: Bool[Tensor, "rows"] | None = None  # outputs that end with this word, whichever it is
+
+    def forbid(self, words: Bool[Tensor, "#rows #vocabulary"]) -> "SearchStep":
+        return self._replace(log_probs=self.log_probs.masked_fill(words, FORBIDDEN))
+
+    def cut(self, rows: Bool[Tensor, "rows"]) -> "SearchStep":
+        """These outputs get no word after this one, and need no end mark."""
+        return self._replace(last=rows if self.last is None else self.last | rows)
+
+    def still_open(self, rows: Bool[Tensor, "rows"]) -> Bool[Tensor, "rows"]:
+        return rows if self.last is None else rows & ~self.last
+
+
+SearchStepFunction = Callable[[Int[Tensor, "rows"], Any], SearchStep]
+
+
+class Request(NamedTuple):
+    """What is known of a batch before its first word is written."""
+
+    decoding: Decoding
+    source: Int[Tensor, "batch source"]  # tokens and END, padded
+    lengths: Int[Tensor, "batch"]  # of the sources, END included
+    target: Tokenizer
+    places: Limits = Limits()
+
+
+class DecodingRule:
+    """Knows the words so far only by what it keeps of them: a State of its own, which the beam re-orders with the model's."""
+
+    @classmethod
+    def requested(cls, request: Request) -> "DecodingRule | None":
+        """The rule for this batch; None where nobody asks for it."""
+        raise NotImplementedError
+
+    def start(self) -> Any:
+        """Its State before the first word: a tree of tensors with one row for each source of the batch."""
+        raise NotImplementedError
+
+    def apply(self, step: SearchStep, words: Int[Tensor, "rows"], state: Any) -> tuple[SearchStep, Any]:
+        """What the next word may be, and the State after `words`: the last word of each row, START at first."""
+        raise NotImplementedError
+
+    def wrap(self, step: SearchStepFunction, state: Any) -> tuple[SearchStepFunction, Any]:
+        def ruled(words: Int[Tensor, "rows"], states: Any) -> SearchStep:
+            found = step(words, states[0])
+            found, own = self.apply(found, words, states[1])
+            return found._replace(state=(found.state, own))
+
+        return ruled, (state, self.start())
+
+
+class MaxLength(DecodingRule):
+    """An output has at most so many tokens, its end mark included. One that has not ended by then is cut as it stands: its
+    log-probability is that of its words, without an end mark."""
+
+    def __init__(self, limits: Int[Tensor, "batch"]) -> None:
+        self.limits = limits
+
+    @classmethod
+    def requested(cls, request: Request) -> "MaxLength":
+        return cls(max_lengths(request.lengths, request.decoding, request.places))
+
+    def start(self) -> Int[Tensor, "batch"]:
+        return self.limits
+
+    def apply(self, step: SearchStep, words: Int[Tensor, "rows"], state: Int[Tensor, "rows"]) -> tuple[SearchStep, Any]:
+        return step.cut(state <= 1), state - 1
+
+
+def max_lengths(lengths: Int[Tensor, "batch"], decoding: Decoding, places: Limits) -> Int[Tensor, "batch"]:
+    """How many tokens an output may have, its end mark included; `lengths` count that of the source."""
+    most = decoding.max_length if places.target is None else min(decoding.max_length, places.target.places)
+    limits = (lengths * decoding.max_ratio + 10).long().clamp(max=most)
+    return limits if places.both is None else limits.minimum(places.both.places - lengths)
+
+
+def requested(request: Request) -> list[DecodingRule]:
+    return [rule for kind in RULES.values() if (rule := kind.requested(request)) is not None]
+
+
+def ruled(step: StepFunction, state: Any, rules: Iterable[DecodingRule]) -> tuple[SearchStepFunction, Any]:
+    """A model's step under these rules. What is forbidden makes nothing else more probable: scores stay the model's."""
+
+    def scored(words: Int[Tensor, "rows"], state: Any) -> SearchStep:
+        logits, weights, state = step(words, state)
+        return SearchStep(logits.float().log_softmax(dim=-1), weights, state)
+
+    found: SearchStepFunction = scored
+    for rule in rules:
+        found, state = rule.wrap(found, state)
+    return found, state
+
+
+RULES: dict[str, type[DecodingRule]] = {"max_length": MaxLength}
