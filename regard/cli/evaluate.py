@@ -17,7 +17,7 @@ def evaluate(
     run: Annotated[Path, typer.Argument(help="A run or a model directory.")],
     source: Annotated[Path | None, typer.Option(help="Test sentences; without it, the test sets of the run's recipe.")] = None,
     target: Annotated[Path | None, typer.Option(help="Their reference translations.")] = None,
-    pairs: Annotated[Path | None, typer.Option(help="Both in one .tsv or .jsonl file instead.")] = None,
+    pairs: Annotated[Path | None, typer.Option(help="Both in one .tsv, .csv, .jsonl or .parquet file instead.")] = None,
     alignment: Annotated[Path | None, typer.Option(help="Gold word alignments, for the alignment error rate.")] = None,
     beam: Annotated[int | None, typer.Option(min=1, help="Hypotheses kept at each step; 1 is greedy.")] = None,
     lengths: Annotated[bool, typer.Option("--by-length", help="BLEU also by the length of the source.")] = False,

@@ -27,7 +27,7 @@ def train(
     resume: Annotated[bool, typer.Option("--resume", help="Continue the run from its latest whole checkpoint.")] = False,
     source: Annotated[Path | None, typer.Option(help="Training sentences, one a line (.gz is fine).")] = None,
     target: Annotated[Path | None, typer.Option(help="Their translations, line by line.")] = None,
-    pairs: Annotated[Path | None, typer.Option(help="Both in one .tsv or .jsonl file instead.")] = None,
+    pairs: Annotated[Path | None, typer.Option(help="Both in one .tsv, .csv, .jsonl or .parquet file instead.")] = None,
     valid_source: Annotated[Path | None, typer.Option(help="Validation sentences; else some rows are held out.")] = None,
     valid_target: Annotated[Path | None, typer.Option(help="Their translations.")] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Say nothing but errors.")] = False,

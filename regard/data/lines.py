@@ -5,6 +5,7 @@ import os
 import stat
 import zlib
 from collections.abc import Iterator
+from contextlib import contextmanager
 from io import FileIO
 from pathlib import Path
 from typing import NamedTuple
@@ -82,11 +83,18 @@ def require_file(path: Path) -> None:
 
 
 def read_blocks(path: Path) -> Iterator[bytes]:
-    try:
+    with reading(path):
         require_file(path)
         with open_binary(path) as file:
             while block := file.read(BLOCK):
                 yield block
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """What goes wrong inside is told as a DataError."""
+    try:
+        yield
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise DataError(f"{path}: a broken .gz file: {error}") from None
     except OSError as error:

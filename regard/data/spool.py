@@ -10,15 +10,17 @@ from tempfile import TemporaryDirectory
 from threading import Thread
 from typing import NamedTuple
 
-from regard.data.lines import BLOCK, read_lines
+from regard.data.lines import BLOCK, BYTE_ORDER_MARK, read_blocks
 from regard.data.sealed import file_digest, read_manifest, sealed
 from regard.errors import DamagedError, DataError, UserError
 from regard.recipe import Data, Pairs
 
 ONE_PROCESS = ("/dev/fd/", "/dev/stdin", "/proc/")  # names that mean another file to every process
-KINDS: dict[str, Callable[[str], bool]] = {  # how a file of pairs shows its kind in its first line
-    ".jsonl": lambda line: line.lstrip().startswith("{"),
-    ".tsv": lambda line: "\t" in line,
+KINDS: dict[str, Callable[[bytes], bool]] = {  # how a file of pairs shows its kind in how it begins
+    ".parquet": lambda text: text.startswith(b"PAR1"),
+    ".jsonl": lambda text: text.lstrip().startswith(b"{"),
+    ".tsv": lambda text: b"\t" in text.partition(b"\n")[0],
+    ".csv": lambda text: b"," in text.partition(b"\n")[0],
 }
 
 
@@ -94,11 +96,13 @@ def copied(path: Path, target: Path, pairs: bool) -> Path:
 
 
 def kind(path: Path, copy: Path) -> str:
-    first = next(read_lines(copy), None)
+    first = next(read_blocks(copy), b"").removeprefix(BYTE_ORDER_MARK)
     for name, shows in KINDS.items():
-        if first is not None and shows(first.texts[0]):
+        if shows(first):
             return name
-    raise DataError(f"{path}: its first line is neither JSON nor has a tab; write it to a file that ends in .tsv or .jsonl")
+    raise DataError(
+        f"{path}: its first line is not JSON and has no tab and no comma; write it to a file that ends in {', '.join(KINDS)}"
+    )
 
 
 def renamed(data: Data, folder: Path, target: Path) -> Data:

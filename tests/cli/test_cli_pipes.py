@@ -85,8 +85,8 @@ def test_a_pipe_of_pairs_shows_its_kind(corpus, texts, tmp_path):
     assert digest(tmp_path / "run") == digest(plain)
     told = refused("train", "--pairs", fifo(tmp_path / "64", b"no tab\n"), "--run", tmp_path / "other")
     assert (
-        told
-        == f"{tmp_path / '64'}: its first line is neither JSON nor has a tab; write it to a file that ends in .tsv or .jsonl"
+        told == f"{tmp_path / '64'}: its first line is not JSON and has no tab and no comma; "
+        "write it to a file that ends in .parquet, .jsonl, .tsv, .csv"
     )
 
 

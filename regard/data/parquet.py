@@ -1,0 +1,102 @@
+"""Parquet files, by record batches."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from regard.data.faults import Fault
+from regard.data.lines import reading, require_file
+from regard.data.rows import Columns, Rows, good_rows
+from regard.errors import DataError, UserError
+
+ROWS = 1 << 13  # of one batch
+MAGIC = b"PAR1"  # how a Parquet file begins and ends
+
+
+def read_parquet(path: Path, columns: Columns) -> Iterator[Rows]:
+    """A fault's line is the row's number, from 1."""
+    refuse_others(path)
+    try:
+        import pyarrow
+        from pyarrow.parquet import ParquetFile
+    except ImportError:
+        raise UserError(f"{path}: Parquet files need pyarrow: pip install 'regard[data]'") from None
+    try:
+        with ParquetFile(path) as file:
+            names = chosen(path, file.schema_arrow, columns)
+            last = 0
+            for batch in file.iter_batches(ROWS, columns=list(dict.fromkeys(names.values()))):
+                numbers = range(last + 1, last + 1 + batch.num_rows)
+                yield batch_rows(path, {name: batch.column(column) for name, column in names.items()}, numbers)
+                last += batch.num_rows
+    except (pyarrow.ArrowException, OSError) as error:
+        raise DataError(f"{path}: a broken Parquet file: {str(error).partition(chr(10))[0]}") from None
+
+
+def refuse_others(path: Path) -> None:
+    if path.suffix == ".gz":
+        raise DataError(f"{path}: a Parquet file cannot be read in parts while it is packed; unpack it with gunzip")
+    with reading(path):
+        require_file(path)
+        with path.open("rb") as file:
+            head = file.read(4)
+            file.seek(max(path.stat().st_size - 4, 0))
+            tail = file.read(4)
+    if head != MAGIC:
+        raise DataError(f"{path}: not a Parquet file: it does not begin with PAR1")
+    if tail != MAGIC or path.stat().st_size < 12:
+        raise DataError(f"{path}: a Parquet file that was cut short: it does not end with PAR1; copy it again")
+
+
+def chosen(path: Path, schema: Any, columns: Columns) -> dict[str, str]:
+    """The name in the file of each column; all hold text."""
+    names = list(schema.names)
+    told = f"the file has {', '.join(map(repr, names[:20])) or 'none'}"
+    found: dict[str, str] = {}
+    for name, column in columns.items():
+        if isinstance(column, int) and not 0 <= column < len(names):
+            raise DataError(f"{path}: no column {column}, counted from 0; {told}")
+        found[name] = names[column] if isinstance(column, int) else str(column)
+        if names.count(found[name]) != 1:
+            raise DataError(f"{path}: {'two columns' if found[name] in names else 'no column'} {found[name]!r}; {told}")
+        if not holds_text(kind := schema.field(found[name]).type):
+            raise DataError(f"{path}: column {found[name]!r} holds {kind}, not text (the {name}); name a column of strings")
+    return found
+
+
+def holds_text(kind: Any) -> bool:
+    from pyarrow import types
+
+    kind = kind.value_type if types.is_dictionary(kind) else kind
+    return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind))
+
+
+def batch_rows(path: Path, columns: dict[str, Any], numbers: range) -> Rows:
+    bad: dict[int, Fault] = {}
+    texts: dict[str, list[str]] = {}
+    for name, array in columns.items():
+        texts[name], problems = texts_of(array)
+        for place, told in problems.items():
+            bad.setdefault(numbers[place], Fault(path, numbers[place], f"the {name} is {told}"))
+    return good_rows(dict.fromkeys(columns, path), texts, numbers, bad)
+
+
+def texts_of(array: Any) -> tuple[list[str], dict[int, str]]:
+    """What stands in each row; "" for what is no text, and why."""
+    try:
+        values = array.to_pylist()
+    except UnicodeDecodeError:
+        values = [text_or_error(value) for value in array]
+    problems = {place: problem(value) for place, value in enumerate(values) if not isinstance(value, str)}
+    return ["" if place in problems else value for place, value in enumerate(values)], problems
+
+
+def text_or_error(value: Any) -> Any:
+    try:
+        return value.as_py()
+    except UnicodeDecodeError as error:
+        return error
+
+
+def problem(value: UnicodeDecodeError | None) -> str:
+    return "null" if value is None else f"not UTF-8: byte {value.object[value.start]:#04x} at byte {value.start + 1}"
