@@ -12,6 +12,8 @@ from torch.overrides import TorchFunctionMode
 from regard.corpora import CORPORA
 from regard.data.store import files_of
 from regard.errors import RecipeError, UserError
+from regard.evaluation.evaluate import SOURCES
+from regard.evaluation.metrics import METRICS
 from regard.memory import free_memory, spoken
 from regard.models import Model, ModelConfig, build, configure
 from regard.models.device import choose_device
@@ -30,6 +32,9 @@ def check(recipe: Recipe) -> None:
     data, training = recipe.data, recipe.training
     for name in training.penalties:
         choose(PENALTIES, name, "penalty in training.penalties")
+    metric = choose(METRICS, training.validate_by, "metric in training.validate_by")
+    choose(SOURCES, metric.needs, "need of the metric in training.validate_by")
+    refuse_no_gold(recipe)
     if data.corpus is not None:
         choose(CORPORA, data.corpus.name, "corpus")
     for where, files in {"train": data.train, "valid": data.valid, **data.test}.items():
@@ -41,7 +46,11 @@ def check(recipe: Recipe) -> None:
     model = fitting(config, FEWEST, FEWEST, choose_device(training.device, int(os.environ.get("LOCAL_RANK", "0"))))
     if training.risk is not None:
         refuse_hard_attention(model)
-    asking = {"training.penalties": training.penalties, "decoding.coverage_penalty": recipe.decoding.coverage_penalty}
+    asking = {
+        "training.penalties": bool(training.penalties),
+        "decoding.coverage_penalty": recipe.decoding.coverage_penalty > 0,
+        f"training.validate_by={training.validate_by}": metric.needs == "links",
+    }
     for key, asked in asking.items():
         if asked and not model.decoder.has_attention:
             raise RecipeError(f"{key} asks where the model looks, and this one has no attention: leave it out")
@@ -54,6 +63,13 @@ def need_pairs(files: Pairs, where: str) -> None:
             raise RecipeError(
                 f"{where} names no `{column}`, which the model needs: {where}.{column}=FILE or {where}.columns.{column}=..."
             )
+
+
+def refuse_no_gold(recipe: Recipe) -> None:
+    """A metric of alignments needs true ones to validate by; a corpus that is still to be generated may bring them."""
+    by, data = recipe.training.validate_by, recipe.data
+    if METRICS[by].needs == "links" and data.corpus is None and (data.valid is None or data.valid.alignment is None):
+        raise RecipeError(f"training.validate_by={by} needs gold alignments: name a file of links in data.valid.alignment")
 
 
 def fitting(config: ModelConfig, source_vocabulary: int, target_vocabulary: int, device: torch.device) -> Model:

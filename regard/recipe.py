@@ -181,7 +181,7 @@ class Training(Section):
     accumulate: Annotated[int, Field(gt=0, le=65_536)] = 1
     precision: Literal["float32", "bfloat16"] = "float32"
     validate_every: Positive = 500
-    validate_by: Literal["loss", "bleu"] = "bleu"
+    validate_by: str = "bleu"  # any of METRICS: decides on the best checkpoints; equal scores are told apart by the loss
     patience: Positive | None = 10  # validations without a better score before stopping
     save_every: Positive = 500
     keep_last: Positive = 2

@@ -26,19 +26,19 @@ from regard.decoding.reading import Pair
 from regard.errors import DamagedError, UserError
 from regard.evaluation.alignment import choose_reading, read_gold
 from regard.evaluation.candidates import proposer
-from regard.evaluation.evaluate import token_loss
+from regard.evaluation.evaluate import Question, measure
 from regard.evaluation.metrics import METRICS
 from regard.models import build, configure, refuse_two_vocabularies
 from regard.models.directory import Bundle, save_model
 from regard.nn.allocator import keep_freed_memory
 from regard.recipe import Corpus, Data, Pairs, Recipe, choose, read
 from regard.run_directory import claim, is_run, write_recipe
-from regard.training.checkpoint import mean_weights
+from regard.training.checkpoint import Best, mean_weights
 from regard.training.display import Display
 from regard.training.distributed import Group, group
 from regard.training.identity import compare
 from regard.training.identity import flatten as flatten
-from regard.training.loop import HIGHER_IS_BETTER, Trainer, make_deterministic
+from regard.training.loop import Trainer, make_deterministic
 from regard.training.rows import limits_of, split, tell_bad_rows, texts
 from regard.training.start import start_weights, tokenizers_of
 
@@ -193,6 +193,7 @@ def trained_tokenizer(data: Data, lines: Iterator[str], say: Say) -> Tokenizer:
 def fit(
     recipe: Recipe, directory: Path, prepared: Prepared, processes: Group, talk: bool, say: Say, identity: dict[str, Any]
 ) -> int | None:
+    preflight.refuse_no_gold(recipe)
     gold = valid_gold(recipe.data, prepared.valid)
     keep_freed_memory()
     preflight.fitting(configure(recipe.model), len(prepared.source), len(prepared.target), processes.device)
@@ -206,14 +207,13 @@ def fit(
 
     def validate() -> dict[str, float]:
         model.eval()
-        outputs = trained.generate([source for source, _ in prepared.valid], beam=1)
-        references = [target for _, target in prepared.valid]
-        names: set[str] = {"bleu"} if risk is None else {"bleu", risk.reward}
-        scores = {name: METRICS[name](outputs, references).value for name in sorted(names)}
-        return {"loss": token_loss(trained, prepared.valid), **scores}
+        asked = {"bleu", recipe.training.validate_by, *([] if risk is None else [risk.reward])} - {"loss"}
+        scores, _ = measure(Question(trained, prepared.valid, gold, beam=1), ["loss", *sorted(asked)])
+        return {name: score.value for name, score in scores.items()}
 
     propose = None if risk is None else proposer(trained, risk)
-    given = (recipe.training, directory, processes, validate, propose, identity)
+    rank = METRICS[recipe.training.validate_by].rank
+    given = (recipe.training, directory, processes, validate, propose, identity, rank)
     trainer = Trainer(model, prepared.store, prepared.plan, *given)
     ending = trainer.run(talk)
     if ending.signal is None and processes.first:
@@ -227,19 +227,19 @@ def fit(
 
 
 def choose_weights(
-    recipe: Recipe, directory: Path, model: nn.Module, validate: Callable[[], dict[str, float]], best: list[tuple[float, int]]
-) -> list[tuple[float, int]]:
+    recipe: Recipe, directory: Path, model: nn.Module, validate: Callable[[], dict[str, float]], best: list[Best]
+) -> list[Best]:
     """The best checkpoints if their mean validates better than the best alone, which is not so while they are far apart."""
     if len(best) == 1:
         return best
     model.load_state_dict(mean_weights(weights_of(directory, best)))
-    by = recipe.training.validate_by
-    score = validate()[by] * HIGHER_IS_BETTER[by]
-    return best if score >= best[0][0] else best[:1]
+    scores, by = validate(), recipe.training.validate_by
+    mean = Best(METRICS[by].rank(scores[by]), 0, scores["loss"])
+    return best if mean.rank >= best[0].rank else best[:1]
 
 
-def weights_of(directory: Path, best: list[tuple[float, int]]) -> list[Path]:
-    return [directory / "best" / f"step-{step:09d}" for _, step in best]
+def weights_of(directory: Path, best: list[Best]) -> list[Path]:
+    return [directory / "best" / f"step-{one.step:09d}" for one in best]
 
 
 def valid_gold(data: Data, pairs: list[Pair]) -> list[Links] | None:
@@ -252,7 +252,7 @@ def finish(
     recipe: Recipe,
     directory: Path,
     trained: TrainedGenerator,
-    best: list[tuple[float, int]],
+    best: list[Best],
     valid: list[Pair],
     gold: list[Links] | None,
 ) -> None:
@@ -266,9 +266,9 @@ def finish(
     save_model(directory / "model", weights, recipe, trained.source, trained.target, card, trained.reading)
 
 
-def model_card(recipe: Recipe, best: list[tuple[float, int]]) -> str:
+def model_card(recipe: Recipe, best: list[Best]) -> str:
     by = recipe.training.validate_by
-    steps = ", ".join(f"{step} ({abs(score):.3f})" for score, step in best)
+    steps = ", ".join(f"{one.step} ({METRICS[by].rank(one.score):.3f})" for one in best)
     return (
         "---\nlibrary_name: regard\npipeline_tag: translation\n---\n\n"
         f"{recipe.about}\n\nMean of the checkpoints with the best validation {by}, by step: {steps}.\n\n"

@@ -1,26 +1,18 @@
 """How good word alignments are: the alignment error rate. And which reading of a model's attention gives the best."""
 
 from collections.abc import Sequence
-from collections.abc import Set as AbstractSet
 from pathlib import Path
-from typing import NamedTuple
 
-from regard.data.links import Link, Links, read_links
+from regard.data.links import Links, read_links
 from regard.decoding.forcing import TeacherForced
 from regard.decoding.reading import Pair, readings
 from regard.errors import DataError, UserError
+from regard.evaluation.metrics import NO_SURE_LINK
+from regard.evaluation.metrics import AlignmentScore as AlignmentScore
+from regard.evaluation.metrics import alignment_error_rate as alignment_error_rate
 from regard.models.directory import Reading
 
-NO_SURE_LINK = "the gold alignments have no sure link (i-j): the alignment error rate is not defined"
 BLOCK = 256  # pairs whose alignments by all readings are held at once
-
-
-class AlignmentScore(NamedTuple):
-    """Shares between 0 and 1; a low error rate is good."""
-
-    error_rate: float
-    precision: float
-    recall: float
 
 
 def read_gold(path: Path, pairs: Sequence[Pair]) -> list[Links]:
@@ -37,19 +29,6 @@ def read_gold(path: Path, pairs: Sequence[Pair]) -> list[Links]:
                 link, words = f"{source}-{target}", f"{sources} source and {targets} target words"
                 raise DataError(f"{path}:{number}: the link {link} is beyond {words} (counted from 0)")
     return gold
-
-
-def alignment_error_rate(found: Sequence[AbstractSet[Link]], gold: Sequence[Links]) -> AlignmentScore:
-    """AER = 1 - (|A∩S| + |A∩P|) / (|A| + |S|) over the whole corpus (Och & Ney 2003)."""
-    if len(found) != len(gold):
-        raise UserError(f"{len(found)} alignments found but {len(gold)} gold alignments: one for each sentence pair")
-    num_found, num_sure = sum(map(len, found)), sum(len(links.sure) for links in gold)
-    if not num_sure:
-        raise UserError(NO_SURE_LINK)
-    in_sure = sum(len(links & truth.sure) for links, truth in zip(found, gold, strict=True))
-    in_possible = sum(len(links & truth.possible) for links, truth in zip(found, gold, strict=True))
-    error_rate = 1 - (in_sure + in_possible) / (num_found + num_sure)
-    return AlignmentScore(error_rate, precision=in_possible / max(num_found, 1), recall=in_sure / num_sure)
 
 
 def choose_reading(trained: TeacherForced, pairs: Sequence[Pair], gold: Sequence[Links]) -> Reading:

@@ -11,7 +11,7 @@ from regard.decoding.generator import TrainedGenerator
 from regard.decoding.greedy import cut
 from regard.decoding.hypothesis import Found
 from regard.decoding.sampling import Sampling
-from regard.evaluation.metrics import REWARDS
+from regard.evaluation.metrics import rewards as known_rewards
 from regard.recipe import Risk, choose
 from regard.training.expected import Candidates, Propose
 from regard.training.objective import Examples, to_device
@@ -59,7 +59,7 @@ def collected(
 def rewards(lists: Sequence[Sequence[Found]], references: Tensor, name: str, target: Tokenizer) -> list[list[float]]:
     """Of text, not of tokens: what counts must not depend on how words are cut, and every metric judges text. Words that were
     copied though nobody knows them are spelled by their number, in outputs and references alike."""
-    reward = choose(REWARDS, name, "reward")
+    reward = choose(known_rewards(), name, "reward")
     return [
         [reward(spell(one.tokens, target), truth) for one in found]
         for found, truth in zip(lists, (reference(row, target) for row in references.tolist()), strict=True)

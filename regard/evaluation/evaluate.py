@@ -1,16 +1,15 @@
 """How good a trained model is on a test set."""
 
-import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 from regard.data.links import Links
 from regard.data.readers import BadRows, read_rows
 from regard.decoding.generator import TrainedGenerator
 from regard.decoding.reading import Pair
 from regard.errors import UserError
-from regard.evaluation.alignment import alignment_error_rate
 from regard.evaluation.metrics import METRICS, Score
-from regard.recipe import Decoding, Pairs
+from regard.recipe import Decoding, Pairs, choose
 
 LENGTHS = (5, 10, 15, 20, 30, 40, 60)  # source words, for scores by length
 
@@ -26,47 +25,83 @@ def read_test(pairs: Pairs) -> list[Pair]:
     return rows
 
 
+class Question(NamedTuple):
+    """What a model is judged on."""
+
+    trained: TrainedGenerator
+    pairs: Sequence[Pair]
+    gold: Sequence[Links] | None = None  # the true alignments of the pairs
+    decoding: Decoding | None = None
+
+    @property
+    def references(self) -> list[str]:
+        return [target for _, target in self.pairs]
+
+    def unread(self) -> dict[int, str]:
+        """The pairs that are too long for the model."""
+        return self.trained.too_long([source for source, _ in self.pairs], self.references)
+
+
+Evidence = tuple[Sequence[Any], Sequence[Any]]  # what the model gave, and what is true
+
+
+def outputs_of(question: Question) -> Evidence:
+    """What it writes; a source that is too long has an empty output, which counts."""
+    trained, sources = question.trained, [source for source, _ in question.pairs]
+    found = trained.answer(sources, trained.settings(question.decoding)).results
+    return [hypotheses[0].text if hypotheses else "" for hypotheses in found], question.references
+
+
+def likelihood_of(question: Question) -> Evidence:
+    """How probable it finds the references; not known of pairs that are too long."""
+    unread = question.unread()
+    known = [pair for row, pair in enumerate(question.pairs) if row not in unread]
+    return question.trained.score(known), [target for _, target in known]
+
+
+def links_of(question: Question) -> Evidence:
+    """Which words it links; none in pairs that are too long, which counts."""
+    gold = question.gold or ()
+    if len(gold) != len(question.pairs):
+        raise UserError(f"{len(gold)} lines of gold alignments for {len(question.pairs)} pairs")
+    unread = question.unread()
+    pairs = [("", "") if row in unread else pair for row, pair in enumerate(question.pairs)]
+    return [one.links for one in question.trained.align(pairs)], gold
+
+
+# What metrics need, and how a model is asked for it: the text that it writes, how probable references are, words that it links
+SOURCES: dict[str, Callable[[Question], Evidence]] = {
+    "outputs": outputs_of,
+    "likelihood": likelihood_of,
+    "links": links_of,
+}
+
+
+def measure(question: Question, names: Sequence[str]) -> tuple[dict[str, Score], dict[str, Evidence]]:
+    """Scores by these metrics, and what they judge. What several of them need is asked of the model once."""
+    metrics = {name: choose(METRICS, name, "metric") for name in names}
+    needed = dict.fromkeys(metric.needs for metric in metrics.values())
+    evidence = {needs: choose(SOURCES, needs, "need of a metric")(question) for needs in needed}
+    return {name: metric(*evidence[metric.needs]) for name, metric in metrics.items()}, evidence
+
+
 def evaluate(
     trained: TrainedGenerator,
     pairs: Sequence[Pair],
     gold: Sequence[Links] | None = None,
     decoding: Decoding | None = None,
 ) -> tuple[list[Score], list[str]]:
-    """Every metric that applies, and the outputs they judge. A pair that is too long for the model has an empty output and no
-    links, which count; its perplexity is not known, and that of the others is told."""
-    sources, references = [source for source, _ in pairs], [target for _, target in pairs]
-    unscored = trained.too_long(sources, references)
-    found = trained.answer(sources, trained.settings(decoding))
-    outputs = [hypotheses[0].text if hypotheses else "" for hypotheses in found.results]
-    scores = [metric(outputs, references) for metric in METRICS.values()]
-    known = [pair for row, pair in enumerate(pairs) if row not in unscored]
-    scores.append(Score("perplexity", perplexity(trained, known) if known else math.inf, ""))
-    if gold is not None:
-        scores += alignment_scores(trained, [("", "") if row in unscored else pair for row, pair in enumerate(pairs)], gold)
-    return scores, outputs
-
-
-def perplexity(trained: TrainedGenerator, pairs: Sequence[Pair]) -> float:
-    """e ** (-log p / tokens) of the references, in the model's own tokens."""
-    return math.exp(min(token_loss(trained, pairs), 700.0))
-
-
-def token_loss(trained: TrainedGenerator, pairs: Sequence[Pair]) -> float:
-    likelihoods = trained.score(pairs)
-    return -sum(one.log_prob for one in likelihoods) / sum(one.tokens for one in likelihoods)
-
-
-def alignment_scores(trained: TrainedGenerator, pairs: Sequence[Pair], gold: Sequence[Links]) -> list[Score]:
-    if len(gold) != len(pairs):
+    """Every metric that applies, and the outputs they judge."""
+    if gold is not None and len(gold) != len(pairs):
         raise UserError(f"{len(gold)} lines of gold alignments for {len(pairs)} pairs")
-    if not trained.has_attention:
-        return []
-    found = alignment_error_rate([one.links for one in trained.align(pairs)], gold)
-    return [Score(f"alignment {name}", value, "") for name, value in found._asdict().items()]
+    known: set[str] = {"outputs", "likelihood"} if gold is None or not trained.has_attention else set(SOURCES)
+    names = [name for name, metric in METRICS.items() if metric.needs in known]
+    scores, evidence = measure(Question(trained, pairs, gold, decoding), names)
+    return list(scores.values()), list(evidence["outputs"][0])
 
 
 def by_length(pairs: Sequence[Pair], outputs: Sequence[str], metric: str = "bleu") -> list[tuple[str, int, Score]]:
-    """The score of sources of like length (in words), as the figures of Bahdanau and Luong show it."""
+    """The score of the outputs for sources of like length (in words), as the figures of Bahdanau and Luong show it."""
     groups: dict[int, list[int]] = {}
     for row, (source, _) in enumerate(pairs):
         words = len(source.split())
@@ -74,6 +109,6 @@ def by_length(pairs: Sequence[Pair], outputs: Sequence[str], metric: str = "bleu
     results = []
     for end in [*LENGTHS, 0]:
         if rows := groups.get(end):
-            score = METRICS[metric]([outputs[row] for row in rows], [pairs[row][1] for row in rows])
+            score = choose(METRICS, metric, "metric")([outputs[row] for row in rows], [pairs[row][1] for row in rows])
             results.append((f"up to {end} words" if end else f"over {LENGTHS[-1]} words", len(rows), score))
     return results

@@ -1,11 +1,19 @@
-"""How good the written output is: one function and one line of METRICS for each metric. A score says which it is."""
+"""How good a model is: one function and one line of METRICS for each metric. A score says which it is."""
 
+import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from functools import cache, lru_cache
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from regard.data.links import Link, Links
 from regard.errors import UserError
+
+if TYPE_CHECKING:
+    from regard.decoding.trained import Likelihood
+
+NO_SURE_LINK = "the gold alignments have no sure link (i-j): the alignment error rate is not defined"
 
 
 class Score(NamedTuple):
@@ -14,6 +22,24 @@ class Score(NamedTuple):
     name: str
     value: float
     signature: str = ""
+
+
+class Metric(NamedTuple):
+    """An entry of METRICS: a function of what a model gave and what is true, row by row; what it needs; its direction."""
+
+    function: Callable[[Any, Any], Score]
+    needs: str = "outputs"  # what a model is asked for: an entry of SOURCES in `evaluate.py`
+    higher_is_better: bool = True
+    sentence: Callable[[str, str], float] | None = (
+        None  # the worth of one output, from 0 to 1: a reward that training may follow
+    )
+
+    def __call__(self, found: Any, truth: Any) -> Score:
+        return self.function(found, truth)
+
+    def rank(self, value: float) -> float:
+        """Higher is better, whatever the metric; one that is not a number is worse than all."""
+        return (value if self.higher_is_better else -value) if math.isfinite(value) else -math.inf
 
 
 def check_paired(hypotheses: Sequence[str], references: Sequence[str]) -> None:
@@ -116,20 +142,59 @@ def sentence_exact(hypothesis: str, reference: str) -> float:
     return float(hypothesis.strip() == reference.strip())
 
 
+def loss(found: Sequence["Likelihood"], truth: object = None) -> Score:
+    """-log p / tokens of the references, in nats per token of the model's own; infinite where none could be read."""
+    tokens = sum(one.tokens for one in found)
+    return Score("loss", -sum(one.log_prob for one in found) / tokens if tokens else math.inf)
+
+
+def perplexity(found: Sequence["Likelihood"], truth: object = None) -> Score:
+    """e ** loss"""
+    nats = loss(found).value
+    return Score("perplexity", math.exp(min(nats, 700.0)) if nats < math.inf else math.inf)
+
+
+class AlignmentScore(NamedTuple):
+    """Shares between 0 and 1; a low error rate is good."""
+
+    error_rate: float
+    precision: float
+    recall: float
+
+
+def alignment_error_rate(found: Sequence[AbstractSet[Link]], gold: Sequence[Links]) -> AlignmentScore:
+    """AER = 1 - (|A∩S| + |A∩P|) / (|A| + |S|) over the whole corpus (Och & Ney 2003)."""
+    if len(found) != len(gold):
+        raise UserError(f"{len(found)} alignments found but {len(gold)} gold alignments: one for each sentence pair")
+    num_found, num_sure = sum(map(len, found)), sum(len(links.sure) for links in gold)
+    if not num_sure:
+        raise UserError(NO_SURE_LINK)
+    in_sure = sum(len(links & truth.sure) for links, truth in zip(found, gold, strict=True))
+    in_possible = sum(len(links & truth.possible) for links, truth in zip(found, gold, strict=True))
+    error_rate = 1 - (in_sure + in_possible) / (num_found + num_sure)
+    return AlignmentScore(error_rate, precision=in_possible / max(num_found, 1), recall=in_sure / num_sure)
+
+
+def of_alignment(part: str) -> Callable[[Any, Any], Score]:
+    return lambda found, gold: Score(f"alignment {part}", getattr(alignment_error_rate(found, gold), part))
+
+
+def rewards() -> Mapping[str, Callable[[str, str], float]]:
+    """Those of METRICS that say what one sentence is worth."""
+    return {name: metric.sentence for name, metric in METRICS.items() if metric.sentence is not None}
+
+
 LONGEST = 4  # words of the n-grams that GLEU counts
 
-METRICS: dict[str, Callable[[Sequence[str], Sequence[str]], Score]] = {
-    "bleu": bleu,
-    "bleu_as_cut": bleu_as_cut,
-    "chrf": chrf,
-    "gleu": gleu,
-    "exact": exact,
-}
-
-# what one output is worth beside its reference, from 0 to 1
-REWARDS: dict[str, Callable[[str, str], float]] = {
-    "gleu": sentence_gleu,
-    "bleu": sentence_bleu,
-    "chrf": sentence_chrf,
-    "exact": sentence_exact,
+METRICS: dict[str, Metric] = {
+    "bleu": Metric(bleu, sentence=sentence_bleu),
+    "bleu_as_cut": Metric(bleu_as_cut),
+    "chrf": Metric(chrf, sentence=sentence_chrf),
+    "gleu": Metric(gleu, sentence=sentence_gleu),
+    "exact": Metric(exact, sentence=sentence_exact),
+    "loss": Metric(loss, "likelihood", higher_is_better=False),
+    "perplexity": Metric(perplexity, "likelihood", higher_is_better=False),
+    "aer": Metric(of_alignment("error_rate"), "links", higher_is_better=False),
+    "alignment_precision": Metric(of_alignment("precision"), "links"),
+    "alignment_recall": Metric(of_alignment("recall"), "links"),
 }

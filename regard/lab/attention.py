@@ -26,7 +26,7 @@ from regard.training.loop import Trainer
 PARTS: dict[str, Mapping[str, object]] = {"score": SCORES, "scope": SCOPES, "selection": SELECTIONS}
 TIMED = 20  # updates whose speed is taken, after as many that are not
 NAMES = {"alignment error_rate": "AER"}
-ASIDE = ("chrF2", "perplexity", "precision", "recall", "parameters", "part")  # what is kept but not shown
+ASIDE = ("chrF2", "loss", "perplexity", "precision", "recall", "parameters", "part")  # what is kept but not shown
 
 
 def compare(values: dict[str, Any], part: str, names: Sequence[str], directory: Path) -> list[dict[str, Any]]:

@@ -1,12 +1,13 @@
 """Checkpoints that can be trusted: safetensors and JSON in a sealed directory, found by scanning and verifying."""
 
 import json
+import math
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from safetensors import SafetensorError
@@ -21,6 +22,22 @@ Warn = Callable[[str], None]
 NAME = re.compile(r"step-(\d{9,})")
 
 
+class Best(NamedTuple):
+    """A validation whose weights are kept."""
+
+    score: float  # higher is better, whatever the metric; -inf where it was not a number
+    step: int
+    loss: float = math.inf  # tells equal scores apart; older versions did not keep it
+
+    @property
+    def rank(self) -> tuple[float, float]:
+        return self.score, -math.inf if math.isnan(self.loss) else -self.loss
+
+    def beats(self, best: Sequence["Best"]) -> bool:
+        """Whether it is a number and better than the first of these."""
+        return math.isfinite(self.score) and (not best or self.rank > best[0].rank)
+
+
 @dataclass
 class Progress:
     """All that changes while training beside weights and moments. The order of data and the random numbers are pure
@@ -32,7 +49,7 @@ class Progress:
     window_loss: float = 0.0  # since the last journal row
     window_parts: dict[str, float] = field(default_factory=dict)  # of what is minimised beside it
     window_tokens: int = 0
-    best: list[tuple[float, int]] = field(default_factory=list)  # (score, step), best first; higher is better
+    best: list[Best] = field(default_factory=list)  # best first
     waited: int = 0  # validations since the best one
     peak: float = 1.0  # share of the learning rate that plateaus have left
     journal: int = 0  # bytes
@@ -57,7 +74,7 @@ class Checkpoints:
                 continue
             try:
                 verify(path)
-                self.best_of[int(match[1])] = {step for _, step in read_progress(path).best}
+                self.best_of[int(match[1])] = {one.step for one in read_progress(path).best}
             except DamagedError as error:
                 damaged += 1
                 self.warn(f"{error}; this checkpoint does not count")
@@ -73,7 +90,7 @@ class Checkpoints:
             write_tensors(inside / "model.safetensors", model.state_dict())
             write_tensors(inside / "optimizer.safetensors", moments(model, optimizer))
             (inside / "progress.json").write_text(json.dumps(asdict(progress)), encoding="utf-8")
-        self.best_of[progress.step] = {step for _, step in progress.best}
+        self.best_of[progress.step] = {one.step for one in progress.best}
 
     def rotate(self, number: int, best: Path) -> None:
         """Keep the newest `number`, and in the folder `best` the weights that any of them names."""
@@ -140,7 +157,9 @@ def restore(
 def read_progress(path: Path) -> Progress:
     try:
         values = json.loads((path / "progress.json").read_bytes())
-        return Progress(**{**values, "best": [(float(score), int(step)) for score, step in values["best"]]})
+        return Progress(
+            **{**values, "best": [Best(float(score), int(step), *map(float, loss)) for score, step, *loss in values["best"]]}
+        )
     except (ValueError, TypeError, KeyError, RecursionError):
         raise DamagedError(f"{path / 'progress.json'}: not the progress of a run") from None
 
@@ -153,13 +172,13 @@ def load_weights(model: nn.Module, path: Path) -> None:
         raise UserError(f"{path}: its weights do not fit this recipe's model: {reason}") from None
 
 
-def whole_weights(folder: Path, best: list[tuple[float, int]], warn: Warn) -> list[tuple[float, int]]:
+def whole_weights(folder: Path, best: Sequence[Best], warn: Warn) -> list[Best]:
     """Those of the best whose weights are as they were written."""
     whole = []
-    for score, step in best:
+    for one in best:
         try:
-            verify(folder / name(step))
-            whole.append((score, step))
+            verify(folder / name(one.step))
+            whole.append(one)
         except DamagedError as error:
             warn(f"{error}; these weights do not count among the best")
     return whole

@@ -20,7 +20,7 @@ from regard.data.store import Store
 from regard.errors import UserError
 from regard.models import Model
 from regard.recipe import Training
-from regard.training.checkpoint import Checkpoints, Progress, restore, save_weights, whole_weights
+from regard.training.checkpoint import Best, Checkpoints, Progress, restore, save_weights, whole_weights
 from regard.training.display import Display
 from regard.training.distributed import Group
 from regard.training.expected import ExpectedReward, Propose
@@ -32,8 +32,8 @@ from regard.training.schedules import SCHEDULES
 from regard.training.watch import Watch, refuse_infinite
 
 Rows = npt.NDArray[np.int64]
-Validate = Callable[[], dict[str, float]]
-HIGHER_IS_BETTER = {"loss": -1.0, "bleu": 1.0}
+Validate = Callable[[], dict[str, float]]  # scores by metric, the loss among them
+Rank = Callable[[float], float]  # a score of the metric that is validated by -> higher is better, -inf if it is no number
 TOO_MANY_SKIPPED = 10
 
 
@@ -48,9 +48,11 @@ class Trainer:
     def __init__(
         self, model: Model, store: Store, plan: BatchPlan, training: Training, directory: Path,
         group: Group, validate: Validate, propose: Propose | None = None, identity: Mapping[str, Any] | None = None,
+        rank: Rank = float,
     ) -> None:  # fmt: skip
         self.model, self.store, self.plan, self.training = model, store, plan, training
-        self.directory, self.group, self.validate, self.identity = directory, group, validate, dict(identity or {})
+        self.directory, self.group, self.identity = directory, group, dict(identity or {})
+        self.validate, self.rank = validate, rank
         self.checkpoints = Checkpoints(directory / "checkpoints", print_warning)
         parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
         self.optimizer = torch.optim.AdamW(
@@ -236,17 +238,17 @@ class Trainer:
         refuse_infinite(self.model, progress.step, self.directory)
         self.objective.eval()
         scores = self.group.share(self.validate)
-        by = self.training.validate_by
-        score = scores[by] * HIGHER_IS_BETTER[by] if math.isfinite(scores[by]) else -math.inf
-        best = not progress.best or score > progress.best[0][0]
+        found = Best(self.rank(scores[self.training.validate_by]), progress.step, scores["loss"])
+        best = found.beats(progress.best)
         progress.waited = 0 if best else progress.waited + 1
         if self.training.schedule == "plateau" and progress.waited and progress.waited % 2 == 0:
             progress.peak /= 2
-        progress.best = sorted([*progress.best, (score, progress.step)], key=lambda pair: -pair[0])[: self.training.average]
+        ranking = sorted([*progress.best, found], key=lambda one: one.rank, reverse=True)  # of equals, the first stays first
+        progress.best = ranking[: self.training.average]
         progress.finished = self.out_of_patience(progress)
         self.note(step=progress.step, **{f"valid_{name}": value for name, value in scores.items()})
         self.display.validated(progress.step, scores, best)
-        if self.group.first and progress.step in {step for _, step in progress.best}:
+        if self.group.first and found in progress.best:
             save_weights(self.directory / "best", self.model, progress.step)
 
     def save(self, progress: Progress) -> None:

@@ -7,6 +7,8 @@ from collections import Counter
 
 import pytest
 
+from regard.data.links import Links
+from regard.decoding.trained import Likelihood
 from regard.errors import UserError
 from regard.evaluation.metrics import METRICS, Score
 
@@ -17,6 +19,7 @@ REFERENCES = [
     "短い 文",
 ]
 HYPOTHESES = ["the cat sat on a mat quietly.", "Il pleut à verse ce matin.", "“Yes”, she said - twice!", "長い 文"]
+OF_TEXT = [name for name, metric in METRICS.items() if metric.needs == "outputs"]
 COMMAND_LINE = {"bleu": "BLEU", "chrf": "chrF2"}
 
 
@@ -55,13 +58,36 @@ def test_exact_strips_the_ends_only():
     assert METRICS["exact"]([" a b\n", "a  b", "A b", "c"], ["a b", "a b", "a b", "c"]) == Score("exact", 50.0, "")
 
 
-@pytest.mark.parametrize("name", METRICS)
+@pytest.mark.parametrize("name", OF_TEXT)
 def test_equal_text_scores_100_and_other_text_less(name):
     assert METRICS[name](REFERENCES, REFERENCES).value == pytest.approx(100)
     assert 0 < METRICS[name](HYPOTHESES, REFERENCES).value < 100
 
 
+LINKS = [frozenset({(0, 0), (1, 1)}), frozenset({(0, 1)})]
+# for each need: what a good model gives, what a worse one gives, and the truth
+ANSWERS = {
+    "outputs": (REFERENCES, HYPOTHESES, REFERENCES),
+    "likelihood": ([Likelihood(-1.0, 2), Likelihood(-2.0, 4)], [Likelihood(-9.0, 2), Likelihood(-3.0, 4)], ["a", "b"]),
+    "links": (LINKS, [frozenset({(0, 0), (1, 0)}), frozenset()], [Links(links, links) for links in LINKS]),
+}
+
+
 @pytest.mark.parametrize("name", METRICS)
+def test_a_better_model_ranks_higher(name):
+    metric = METRICS[name]
+    good, bad, truth = ANSWERS[metric.needs]
+    assert metric.rank(metric(good, truth).value) > metric.rank(metric(bad, truth).value)
+
+
+def test_loss_and_perplexity_by_hand():
+    likelihoods = ANSWERS["likelihood"][0]
+    assert METRICS["loss"](likelihoods, None).value == pytest.approx((1.0 + 2.0) / (2 + 4))
+    assert METRICS["perplexity"](likelihoods, None).value == pytest.approx(math.exp(0.5))
+    assert METRICS["loss"]([], []).value == METRICS["perplexity"]([], []).value == math.inf  # nothing could be read
+
+
+@pytest.mark.parametrize("name", OF_TEXT)
 def test_what_cannot_be_paired_is_refused(name):
     with pytest.raises(UserError, match="2 hypotheses but 1 references"):
         METRICS[name](["a", "b"], ["a"])
@@ -83,7 +109,7 @@ def test_bleu_at_spaces_leaves_tokens_as_they_were_cut():
     assert "|tok:none|" in score.signature
 
 
-@pytest.mark.parametrize("name", METRICS)
+@pytest.mark.parametrize("name", OF_TEXT)
 def test_a_metric_leaves_nothing_behind_however_often_it_is_asked(name):
     """A run validates thousands of times; sacreBLEU keeps each tokenizer that it makes."""
 

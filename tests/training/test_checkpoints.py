@@ -162,7 +162,7 @@ def test_a_score_that_is_no_number_is_never_the_best(tmp_path, monkeypatch):
     monkeypatch.setattr(loop.Trainer, "__init__", scripted)
     run.train(small_recipe(6, "training.validate_every=2", "training.average=1"), tmp_path, talk=False)
     progress = json.loads((newest(tmp_path) / "progress.json").read_text())
-    assert progress["best"] == [[2.0, 4]]
+    assert progress["best"] == [[2.0, 4, 1.0]]
 
 
 def test_another_text_is_seen_though_the_record_of_the_first_is_damaged(own, tmp_path, capsys):

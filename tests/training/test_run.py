@@ -14,7 +14,7 @@ import regard
 from regard import run
 from regard.data import subwords
 from regard.errors import UserError
-from regard.evaluation.metrics import Score
+from regard.evaluation.metrics import METRICS, Metric, Score
 from regard.training import loop
 from regard.training.journal import read_journal
 
@@ -205,7 +205,7 @@ def test_the_model_is_the_mean_of_the_best_checkpoints_if_that_is_better(tmp_pat
     from safetensors.torch import load_file
 
     scores = iter([1.0, 2.0, 3.0 if better else 1.5])
-    monkeypatch.setattr("regard.run.METRICS", {"bleu": lambda *_: Score("BLEU", next(scores), "")})
+    monkeypatch.setitem(METRICS, "bleu", Metric(lambda *_: Score("BLEU", next(scores), "")))
     run.train(small_recipe(6, "training.validate_every=3"), tmp_path, talk=False)
     first, last = (load_file(tmp_path / "best" / f"step-00000000{step}" / "model.safetensors") for step in (3, 6))
     for name, tensor in load_file(tmp_path / "model" / "model.safetensors").items():

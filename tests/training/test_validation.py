@@ -1,0 +1,150 @@
+"""Which weights are the best: by any metric of the table, in its direction; equal scores are told apart by the loss."""
+
+import json
+import math
+
+import pytest
+from small import small_recipe
+from test_recipe_obeyed import own_recipe, rows_of
+
+from regard import run
+from regard.data.sealed import MANIFEST, seal
+from regard.decoding.trained import Likelihood
+from regard.errors import UserError
+from regard.evaluation.evaluate import Question, measure
+from regard.evaluation.metrics import METRICS, Metric, Score
+from regard.training.checkpoint import Best, read_progress
+
+
+def progress_of(directory):
+    return read_progress(max((directory / "checkpoints").glob("step-*")))
+
+
+@pytest.fixture
+def scripted(monkeypatch, tmp_path):
+    """Train with a validation every update that gives these scores and losses; the progress at the end."""
+
+    def train(scores, losses, *changes, name="bleu", directory=tmp_path / "run", resume=False):
+        given, told = iter(scores), iter(losses)
+        entry = METRICS[name]
+        monkeypatch.setitem(METRICS, name, entry._replace(function=lambda *_: Score(name, next(given))))
+        if name != "loss":
+            monkeypatch.setitem(METRICS, "loss", METRICS["loss"]._replace(function=lambda *_: Score("loss", next(told))))
+        updates = len(losses) - ("training.average=1" not in changes)  # the last is that of the mean
+        recipe = own_recipe(tmp_path, updates, "training.validate_every=1", f"training.validate_by={name}", *changes)
+        run.train(recipe, directory, resume=resume, talk=False)
+        return progress_of(directory)
+
+    return train
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_every_metric_can_be_validated_by(name, tmp_path):
+    """Told in the journal beside loss and BLEU, and what it says of the model is what the best checkpoint was kept for."""
+    (tmp_path / "gold").write_text("0-0 1?1\n" * 24)
+    gold = f"data.valid.alignment={tmp_path / 'gold'}"
+    changes = ("training.validate_every=1", "training.average=1", f"training.validate_by={name}", gold)
+    run.train(own_recipe(tmp_path, 3, *changes), tmp_path / "run", talk=False)
+    rows = rows_of(tmp_path / "run", "valid_loss")
+    assert all(row.keys() == {"step", "valid_loss", "valid_bleu", f"valid_{name}"} for row in rows)
+    assert len(rows) == 3
+    (best,) = progress_of(tmp_path / "run").best
+    assert METRICS[name].rank(best.score) == (max if METRICS[name].higher_is_better else min)(
+        row[f"valid_{name}"] for row in rows
+    )
+    assert f"best validation {name}, by step: {best.step} ({METRICS[name].rank(best.score):.3f})" in (
+        tmp_path / "run" / "model" / "README.md"
+    ).read_text(encoding="utf-8")
+
+
+def test_only_what_the_metrics_need_is_asked_of_the_model():
+    class Silent:
+        def too_long(self, *_):
+            return {}
+
+        def score(self, pairs):
+            return [Likelihood(-6.0, 3) for _ in pairs]
+
+    scores, evidence = measure(Question(Silent(), [("a", "b"), ("c", "d")]), ["loss", "perplexity"])
+    assert {name: score.value for name, score in scores.items()} == {"loss": 2.0, "perplexity": pytest.approx(math.exp(2))}
+    assert evidence.keys() == {"likelihood"}
+
+
+@pytest.mark.parametrize("name", ["bleu", "exact", "aer"])
+def test_of_equal_scores_the_lower_loss_is_the_best(scripted, monkeypatch, name):
+    monkeypatch.setitem(METRICS, name, METRICS[name]._replace(needs="outputs"))  # no gold here
+    found = scripted([0.0] * 4, [3.0, 2.0, 1.0, 2.5], "training.average=1", name=name)
+    assert found.best == [Best(METRICS[name].rank(0.0), 3, 1.0)]
+
+
+def test_a_better_score_beats_a_lower_loss(scripted):
+    assert scripted([1.0, 2.0, 1.0], [1.0, 3.0, 2.0], "training.average=1").best == [Best(2.0, 2, 3.0)]
+
+
+def test_a_tie_with_a_lower_loss_is_no_reason_to_lose_patience(scripted, tmp_path):
+    changes = ("training.average=1", "training.patience=2")
+    assert scripted([0.0] * 5, [5.0, 4.0, 3.0, 2.0, 1.0], *changes).step == 5
+    falling = scripted([0.0] * 5, [5.0, 4.0, 4.0, 4.5, 1.0], *changes, directory=tmp_path / "other")
+    assert (falling.step, falling.waited, falling.finished) == (4, 2, True)  # an equal loss is no improvement
+
+
+def test_the_best_few_are_those_of_the_lowest_loss(scripted):
+    found = scripted([0.0] * 5, [3.0, 1.0, 2.0, 4.0, 0.5], "training.average=2")
+    assert [one.step for one in found.best] == [2, 3]
+
+
+@pytest.mark.parametrize(("loss", "number"), [(0.5, 2), (1.0, 2), (1.5, 1)])
+def test_the_mean_of_equals_is_the_model_if_its_loss_is_no_higher(scripted, tmp_path, loss, number):
+    scripted([0.0] * 3, [1.0, 2.0, loss], "training.average=2")
+    card = (tmp_path / "run" / "model" / "README.md").read_text(encoding="utf-8")
+    assert card.count("(0.000)") == number
+
+
+def test_a_score_that_is_no_number_is_waited_for_and_never_told_as_best(scripted):
+    nan, inf = math.nan, math.inf
+    found = scripted([nan, inf, -inf], [3.0, 2.0, 1.0], "training.average=1")
+    assert (found.waited, found.best) == (3, [Best(-inf, 3, 1.0)])  # some weights must be the model's
+    assert not Best(-inf, 1, 0.0).beats([])
+    assert Best(-9.0, 2, nan).beats([Best(-inf, 1, 0.0)])
+    assert Best(1.0, 2, 5.0).beats([Best(1.0, 1, nan)])
+
+
+def test_a_metric_s_direction():
+    assert Metric(max).rank(2.0) == 2.0
+    assert Metric(max, higher_is_better=False).rank(2.0) == -2.0
+    assert all(Metric(max, higher_is_better=way).rank(math.nan) == -math.inf for way in (True, False))
+
+
+def test_checkpoints_that_knew_no_loss_are_read_and_gone_on_from(scripted, tmp_path):
+    """As versions before wrote them: (score, step). A tie with one of them counts as better, for its loss is not known."""
+    run.train(own_recipe(tmp_path, 1, "training.average=1"), tmp_path / "run", talk=False)
+    (place,) = (tmp_path / "run" / "checkpoints").iterdir()
+    values = json.loads((place / "progress.json").read_text())
+    score, step, loss = values["best"][0]
+    assert loss > 0
+    (place / "progress.json").write_text(json.dumps({**values, "best": [[score, step]]}))
+    facts = json.loads((place / MANIFEST).read_text())["facts"]
+    (place / MANIFEST).unlink()
+    seal(place, facts)
+    assert read_progress(place).best == [Best(score, step, math.inf)]
+    found = scripted([score], [1.0, 9.0], "training.average=1", resume=True)
+    assert found.best == [Best(score, 2, 1.0)]
+
+
+EARLY = {
+    "unknown metric in training.validate_by 'blue'; did you mean 'bleu'?": ["training.validate_by=blue"],
+    "training.validate_by=aer asks where the model looks": [
+        "training.validate_by=aer", "model.decoder.attention=null", "model.decoder.context=none"
+    ],
+    "training.validate_by=aer needs gold alignments: name a file of links in data.valid.alignment": [
+        "training.validate_by=aer", "data.corpus=null", "data.train={source: a, target: b}"
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("message", EARLY)
+def test_a_metric_that_cannot_be_had_is_refused_before_anything_is_written(message, tmp_path):
+    with pytest.raises(UserError) as error:
+        run.train(small_recipe(2, *EARLY[message]), tmp_path / "run", talk=False)
+    assert message in str(error.value)
+    assert not (tmp_path / "run").exists()
