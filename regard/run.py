@@ -208,7 +208,7 @@ def fit(
     def validate() -> dict[str, float]:
         model.eval()
         asked = {"bleu", recipe.training.validate_by, *([] if risk is None else [risk.reward])} - {"loss"}
-        scores, _ = measure(Question(trained, prepared.valid, gold, beam=1), ["loss", *sorted(asked)])
+        scores, _ = measure(Question(trained, prepared.valid, gold, trained.settings(beam=1)), ["loss", *sorted(asked)])
         return {name: score.value for name, score in scores.items()}
 
     propose = None if risk is None else proposer(trained, risk)

@@ -11,7 +11,7 @@ from regard.data.links import Link, Links
 from regard.errors import UserError
 
 if TYPE_CHECKING:
-    from regard.decoding.trained import Likelihood
+    from regard.decoding.forcing import Likelihood
 
 NO_SURE_LINK = "the gold alignments have no sure link (i-j): the alignment error rate is not defined"
 

@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from regard.data.links import Links
-from regard.decoding.trained import Likelihood
+from regard.decoding.forcing import Likelihood
 from regard.errors import UserError
 from regard.evaluation.metrics import METRICS, Score
 

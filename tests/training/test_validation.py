@@ -9,7 +9,7 @@ from test_recipe_obeyed import own_recipe, rows_of
 
 from regard import run
 from regard.data.sealed import MANIFEST, seal
-from regard.decoding.trained import Likelihood
+from regard.decoding.forcing import Likelihood
 from regard.errors import UserError
 from regard.evaluation.evaluate import Question, measure
 from regard.evaluation.metrics import METRICS, Metric, Score
