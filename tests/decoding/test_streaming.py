@@ -89,15 +89,21 @@ def test_outputs_of_a_generation_are_told_too(trained):
     ]
 
 
-def test_a_beam_tells_its_best_hypothesis_whether_it_is_open_or_closed():
-    # from the start (2): 0 with 0.6, 1 with 0.4; 0 ends (3) with 0.5, 1 with 0.9
-    table = torch.tensor([[0.25, 0.25, 0.0, 0.5], [0.05, 0.05, 0.0, 0.9], [0.6, 0.4, 0.0, 0.0], [0.25] * 4]).log()
-    told = []
+@pytest.mark.parametrize(
+    ("rows", "expected"),  # chances of the next word after 0, 1 and the start (2); 3 ends
+    [
+        ([[0.25, 0.25, 0.0, 0.5], [0.05, 0.05, 0.0, 0.9], [0.6, 0.4, 0.0, 0.0]], [([0], 0.6, True), ([1, 3], 0.36, False)]),
+        ([[0.05, 0.05, 0.0, 0.9], [0.25] * 4, [0.6, 0.0, 0.0, 0.4]], [([0], 0.6, True), ([0, 3], 0.54, False)]),
+        ([[0.5, 0.2, 0.0, 0.3], [0.25] * 4, [0.4, 0.0, 0.0, 0.6]], [([3], 0.6, True), ([3, 3], 0.6, False)]),
+    ],
+)
+def test_a_beam_tells_its_best_hypothesis_whether_it_is_open_or_closed(rows, expected):
+    told, table = [], torch.tensor([*rows, [0.25] * 4]).log()
 
     def tell(sample, tokens, log_prob, going):
         told.append((tokens, pytest.approx(math.exp(log_prob)), going))
         return going
 
-    given = bounded(lambda words, state: Step(table[words], None, state), torch.zeros(1, 1), [5])
+    given = bounded(lambda words, state: Step(table[words], None, state), torch.zeros(1, 1), [2])
     beam_search(*given, width=2, end=3, watch=watcher([tell], 1))
-    assert told == [([0], 0.6, True), ([1, 3], 0.36, False)]
+    assert told == expected
