@@ -6,7 +6,7 @@ import torch
 from regard.data.tokenizers import END, train_tokenizer
 from regard.decoding.generator import TrainedGenerator
 from regard.decoding.sampling import Sampling
-from regard.errors import UserError
+from regard.errors import InputError, UserError
 from regard.models import build, configure
 from regard.models.directory import Bundle
 from regard.models.limits import Limit, Limits
@@ -93,17 +93,30 @@ def test_long_targets_too(name):
         model.score([("a", "b"), ("a", " ".join("b" * 9))])
 
 
+CALLS = {
+    "generate": lambda model, texts: model.generate(texts),
+    "search": lambda model, texts: model.search(texts, beam=2),
+    "sample": lambda model, texts: model.sample(texts, 2),
+    "score": lambda model, texts: model.score([(text, "b") for text in texts]),
+    "align": lambda model, texts: [one.weights.round(4).tolist() for one in model.align([(text, "b") for text in texts])],
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
 @pytest.mark.parametrize("name", [name for name in MODELS if name != "no limit"])
-def test_a_list_with_a_long_text_is_refused_by_its_index_and_the_others_can_be_answered(name):
-    model = trained(MODELS[name][0])
-    texts = [*TEXTS, LONG, "b", LONG]
-    for call in (model.generate, model.search, model.sample):
-        with pytest.raises(UserError, match=r"texts\[5\] \(and 1 more\): too long: .* places for"):
-            call(texts)
-    with pytest.raises(UserError, match=r"pairs\[5\] \(and 1 more\): too long"):
-        model.align([(text, "b") for text in texts])
-    assert list(model.too_long(texts)) == [5, 7]
-    assert len(model.generate([text for text in texts if text != LONG])) == 6
+def test_a_long_text_fails_alone_and_by_its_index_once_the_others_are_answered(name, call):
+    model, texts = trained(MODELS[name][0]), ["", *TEXTS, LONG, "b", LONG]
+    what = "pairs" if call in ("score", "align") else "texts"
+    with pytest.raises(InputError, match=rf"{what}\[6\] \(and 1 more\): too long: .* places for") as raised:
+        CALLS[call](model, texts)
+    error = raised.value
+    assert list(error.problems) == [6, 8] == [row for row, result in enumerate(error.results) if result is None]
+    assert error.problems == model.too_long(texts, ["b"] * 9 if what == "pairs" else None)
+    others = CALLS[call](model, [text for text in texts if text != LONG])
+    answered = [result for result in error.results if result is not None]
+    if call == "align":
+        answered = [one.weights.round(4).tolist() for one in answered]
+    assert answered == others if call != "score" else [one.tokens for one in answered] == [one.tokens for one in others]
 
 
 def test_without_a_limit_nothing_is_too_long():

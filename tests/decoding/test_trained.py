@@ -73,6 +73,37 @@ def test_the_settings_of_the_search_are_those_asked_for(trained):
                 assert one.score == pytest.approx(one.log_prob / size**penalty, rel=1e-4)
 
 
+def test_settings_are_one_value_or_changes_of_it(trained):
+    """A value takes the place of the model's own, keywords change some of its fields; the model's own stays as it was."""
+    own, given = trained.decoding, Decoding(beam=2, length_penalty=0.0)
+    assert trained.settings() == own
+    assert trained.settings(given) == given
+    assert trained.settings(given, max_length=4) == Decoding(beam=2, length_penalty=0.0, max_length=4)
+    assert trained.settings(length_norm="gnmt") == Decoding(beam=3, length_penalty=0.5, length_norm="gnmt")
+    assert trained.search(SOURCES, given) == trained.search(SOURCES, beam=2, length_penalty=0.0) != trained.search(SOURCES)
+    assert trained.generate(SOURCES, given) == [found[0].text for found in trained.search(SOURCES, given)]
+    assert trained.search(SOURCES, given, max_length=3) == trained.search(SOURCES, beam=2, length_penalty=0.0, max_length=3)
+    drawn = trained.sample(SOURCES, 2, decoding=given)
+    assert [len(found) for found in drawn] == [2] * len(SOURCES)
+    assert all(one.score == one.log_prob for found in drawn for one in found)
+    assert trained.decoding == own
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"bem": 3}, r"unknown key 'decoding\.bem'; did you mean 'beam'\?"),
+        ({"beam": 0}, r"decoding\.beam: input should be greater than 0"),
+        ({"length_norm": "gnm"}, r"decoding\.length_norm: "),
+        ({"decoding": 5}, r"one regard\.recipe\.Decoding or keywords such as beam=5 \(given: 5\)"),
+    ],
+)
+def test_wrong_settings_are_refused_as_in_a_recipe(trained, settings, told):
+    for call in (trained.generate, trained.search, trained.sample):
+        with pytest.raises(UserError, match=told):
+            call(SOURCES, **settings)
+
+
 @pytest.mark.parametrize("beam", [1, 3])
 def test_an_output_ends_at_its_limit(trained, beam):
     """max_ratio * source + 10 tokens (the source's end mark counts), and never more than max_length."""

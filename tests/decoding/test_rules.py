@@ -1,0 +1,211 @@
+"""Rules wrap a step: every search obeys them without knowing them, and a new one is a class and a line of RULES."""
+
+import itertools
+
+import pytest
+import torch
+from tiny import END, FEW, START, batch, tiny
+
+from regard.data.tokenizers import train_tokenizer
+from regard.decoding.beam import beam_search
+from regard.decoding.generator import TrainedGenerator
+from regard.decoding.greedy import greedy_search
+from regard.decoding.rules import RULES, DecodingRule, MaxLength, Request, requested, ruled
+from regard.decoding.sampling import Sampling, sample
+from regard.models.directory import Bundle
+from regard.models.interface import Step
+from regard.recipe import Decoding, Tokenizer
+
+VOCABULARY, BANNED, LEAST, MOST = 6, 5, 2, 3
+
+
+class BannedWord(DecodingRule):
+    """The simplest there is: no State at all."""
+
+    @classmethod
+    def requested(cls, request):
+        return cls()
+
+    def start(self):
+        return None
+
+    def apply(self, step, words, state):
+        return step.forbid(torch.arange(step.log_probs.shape[1])[None] == BANNED), state
+
+
+class MinLength(BannedWord):
+    """A word that is forbidden for a while: END."""
+
+    @classmethod
+    def requested(cls, request):
+        return cls(torch.zeros_like(request.lengths))
+
+    def __init__(self, written):
+        self.written = written
+
+    def start(self):
+        return self.written
+
+    def apply(self, step, words, written):
+        ends = torch.arange(step.log_probs.shape[1]) == END
+        return step.forbid((written < LEAST)[:, None] & ends), written + 1
+
+
+class NoWordTwice(MinLength):
+    """Knows the words so far; a beam that did not re-order its State would hold a hypothesis to its neighbour's words."""
+
+    def start(self):
+        return self.written.new_zeros(len(self.written), 99, dtype=torch.bool)
+
+    def apply(self, step, words, seen):
+        seen = seen.scatter(1, words[:, None], True)
+        repeated = seen[:, : step.log_probs.shape[1]].clone()
+        repeated[:, END] = False
+        return step.forbid(repeated), seen
+
+
+class OtherThanTheFirst(BannedWord):
+    """Knows the source: its first word is not written. What belongs to a sentence is found by the sentence's number."""
+
+    @classmethod
+    def requested(cls, request):
+        return cls(request.source[:, 0])
+
+    def __init__(self, first):
+        self.first = first
+
+    def start(self):
+        return torch.arange(len(self.first))
+
+    def apply(self, step, words, sentence):
+        return step.forbid(self.first[sentence][:, None] == torch.arange(step.log_probs.shape[1])), sentence
+
+
+MADE_UP = {"banned": BannedWord, "min_length": MinLength, "no_word_twice": NoWordTwice, "other": OtherThanTheFirst}
+# Which outputs a rule allows, told without steps: of the source's tokens and an output's, END included where it has one
+ORACLES = {
+    "max_length": lambda source, words: len(words) <= MOST and (words[-1] == END or len(words) == MOST),
+    "banned": lambda source, words: BANNED not in words,
+    "min_length": lambda source, words: END not in words[:LEAST],
+    "no_word_twice": lambda source, words: len({START, *words}) == len(words) + 1,
+    "other": lambda source, words: source[0] not in words,
+}
+
+
+@pytest.fixture
+def rules(monkeypatch):
+    """With a line for each made-up rule."""
+    for name, rule in MADE_UP.items():
+        monkeypatch.setitem(RULES, name, rule)
+    return RULES
+
+
+def test_every_rule_has_an_oracle():
+    assert ORACLES.keys() - MADE_UP.keys() == RULES.keys()
+
+
+def every_output(model, source, allowed):
+    """Log-probabilities by the model itself, whatever the rules; best first."""
+    found = []
+    for size in range(1, MOST + 1):
+        outputs = [words for words in itertools.product(range(VOCABULARY), repeat=size) if END not in words[:-1]]
+        outputs = [words for words in outputs if all(ORACLES[name](source, words) for name in allowed)]
+        if outputs:
+            inputs = torch.tensor([[START, *words[:-1]] for words in outputs])
+            rows = len(outputs)
+            log_probs = model(torch.tensor([source] * rows), torch.tensor([len(source)] * rows), inputs).log_softmax(-1)
+            each = log_probs.gather(2, torch.tensor(outputs)[..., None]).sum(dim=(1, 2)) / size**0.7
+            found += zip(each.tolist(), ([word for word in words if word != END] for words in outputs), strict=True)
+    return sorted(found, reverse=True)
+
+
+def asked(source, lengths):
+    return Request(Decoding(max_length=MOST), source, lengths, target=None)
+
+
+@pytest.mark.parametrize("names", [[name] for name in MADE_UP] + [list(MADE_UP)], ids="-".join)
+@pytest.mark.parametrize("setting", FEW)
+@torch.no_grad()
+def test_a_wide_beam_finds_the_ranking_that_enumeration_finds(setting, names, monkeypatch):
+    for name in names:
+        monkeypatch.setitem(RULES, name, MADE_UP[name])
+    model, sources = tiny(FEW[setting], vocabulary=VOCABULARY, scale=2.5), [[4, 5, 4], [1, 4]]
+    source, lengths = batch(*sources)
+    step, state = ruled(*model.start(model.encode(source, lengths)), requested(asked(source, lengths)))
+    expected = [every_output(model, row, RULES) for row in sources]
+    start = torch.full_like(lengths, START)
+    found = beam_search(step, state, start, width=max(map(len, expected)), end=END, length_penalty=0.7)
+    for ours, theirs in zip(found, expected, strict=True):
+        assert [one.score for one in ours] == pytest.approx([score for score, _ in theirs], abs=1e-4)
+        assert [one.tokens for one in ours[:12]] == [tokens for _, tokens in theirs[:12]]
+        assert len({tuple(one.tokens) for one in ours}) == len(theirs)
+    drawn = sample(step, state, start, chances=torch.rand(2, 30, MOST).double(), end=END, sampling=Sampling())
+    for searched in (greedy_search(step, state, start, end=END), drawn):
+        for ours, theirs in zip(searched, expected, strict=True):
+            assert all(one.tokens in [tokens for _, tokens in theirs] for one in ours)
+
+
+@pytest.fixture
+def trained():
+    source, target = (train_tokenizer(Tokenizer(kind="word"), [side]) for side in ("a b c", "x y z w v u"))
+    model = tiny(FEW["gru-additive-into_cell"], vocabulary=len(target), scale=2.0)
+    model.decoder.output.bias.data[END] += 2
+    return TrainedGenerator(Bundle(model, source, target, Decoding(beam=3, length_penalty=0.5, max_length=7)))
+
+
+TEXTS = ["a b c", "c", "b a b c a", "a a", "c b a c"]
+
+
+@pytest.mark.parametrize("way", ["greedy", "beam", "sample"])
+def test_an_input_gives_the_same_output_alone_and_in_any_batch(trained, rules, way):
+    def answers(texts):
+        found = trained.sample(texts, 4) if way == "sample" else trained.search(texts, beam=1 if way == "greedy" else 3)
+        return [[one.tokens for one in each] for each in found]
+
+    together = answers(TEXTS)
+    assert answers(TEXTS[::-1])[::-1] == together
+    assert [answers([text])[0] for text in TEXTS] == together
+    written = {word for each in together for tokens in each for word in tokens}
+    assert BANNED not in written
+    assert len(written) > 1
+    assert all(len(tokens) >= LEAST for each in together for tokens in each)
+
+
+def test_what_is_forbidden_makes_nothing_else_more_probable(trained, rules):
+    for text, found in zip(TEXTS, trained.sample(TEXTS, 4), strict=True):
+        closed = [one for one in found if len(one.tokens) < 7 and trained.target.encode([one.text])[0] == one.tokens]
+        scored = trained.score([(text, one.text) for one in closed])
+        assert [one.log_prob for one in closed] == pytest.approx([one.log_prob for one in scored], abs=1e-4)
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+def test_where_nothing_is_allowed_nothing_is_found(trained, monkeypatch, beam):
+    class Nothing(BannedWord):
+        def apply(self, step, words, state):
+            return step.forbid(torch.ones(1, 1, dtype=torch.bool)), state
+
+    monkeypatch.setitem(RULES, "nothing", Nothing)
+    assert trained.search(TEXTS, beam=beam) == trained.sample(TEXTS, beam) == [[]] * len(TEXTS)
+    assert trained.sample(TEXTS, beam, Sampling(top_k=2, top_p=0.5)) == [[]] * len(TEXTS)
+    assert trained.generate(TEXTS, beam=beam) == [""] * len(TEXTS)
+
+
+def test_a_rule_may_cut_one_hypothesis_and_leave_its_neighbours():
+    """After the word 0 an output ends as it stands; others go on to the limit."""
+
+    class CutAfterZero(BannedWord):
+        def start(self):
+            return torch.zeros(1, dtype=torch.bool)
+
+        def apply(self, step, words, zero):
+            return step.cut(words == 0), zero
+
+    table = torch.tensor([[0.5, 0.4, 0.0, 0.1]]).log()
+    limited = ruled(lambda words, state: Step(table.expand(len(words), -1), None, state), torch.zeros(1, 1),
+                    [MaxLength(torch.tensor([3])), CutAfterZero()])  # fmt: skip
+    (found,) = beam_search(*limited, torch.tensor([2]), width=40, end=3)
+    written = {tuple(one.tokens) for one in found}
+    assert written == {
+        (), (0,), (1,), (0, 0), (0, 1), (1, 0), (1, 1),
+        (1, 0, 0), (1, 0, 1), (1, 1, 0), (1, 1, 1),
+    }  # fmt: skip
