@@ -9,16 +9,19 @@ from torch import nn
 from torch.nn.modules.module import register_module_parameter_registration_hook
 from torch.overrides import TorchFunctionMode
 
-from regard.corpora import CORPORA
+import regard.corpora
+import regard.training.schedules  # noqa: F401 - like those below, it registers a table that recipes name
 from regard.data.store import files_of
 from regard.errors import RecipeError, UserError
+from regard.evaluation.candidates import SEARCHES
 from regard.evaluation.evaluate import SOURCES
 from regard.evaluation.metrics import METRICS
 from regard.memory import free_memory, spoken
 from regard.models import Model, ModelConfig, build, configure
 from regard.models.device import choose_device
-from regard.recipe import Pairs, Recipe, choose
-from regard.training.expected import refuse_hard_attention
+from regard.recipe import Pairs, Recipe, Risk, choose
+from regard.tables import check_names as check_names
+from regard.training.expected import RISKS, refuse_hard_attention
 from regard.training.identity import flatten
 from regard.training.penalties import PENALTIES
 
@@ -29,14 +32,13 @@ PARTS = 50_000  # tensors of parameters; a thousand layers of a Transformer have
 
 def check(recipe: Recipe) -> None:
     """Names that are looked up late, parts that do not go together, more parameters than there is memory."""
+    check_names(recipe)
     data, training = recipe.data, recipe.training
     for name in training.penalties:
         choose(PENALTIES, name, "penalty in training.penalties")
-    metric = choose(METRICS, training.validate_by, "metric in training.validate_by")
+    metric = METRICS[training.validate_by]
     choose(SOURCES, metric.needs, "need of the metric in training.validate_by")
     refuse_no_gold(recipe)
-    if data.corpus is not None:
-        choose(CORPORA, data.corpus.name, "corpus")
     for where, files in {"train": data.train, "valid": data.valid, **data.test}.items():
         if files is not None:
             need_pairs(files, f"data.{where}" if where in ("train", "valid") else f"data.test.{where}")
@@ -46,6 +48,7 @@ def check(recipe: Recipe) -> None:
     model = fitting(config, FEWEST, FEWEST, choose_device(training.device, int(os.environ.get("LOCAL_RANK", "0"))))
     if training.risk is not None:
         refuse_hard_attention(model)
+        refuse_outputs_of_a_beam(training.risk)
     asking = {
         "training.penalties": bool(training.penalties),
         "decoding.coverage_penalty": recipe.decoding.coverage_penalty > 0,
@@ -63,6 +66,13 @@ def need_pairs(files: Pairs, where: str) -> None:
             raise RecipeError(
                 f"{where} names no `{column}`, which the model needs: {where}.{column}=FILE or {where}.columns.{column}=..."
             )
+
+
+def refuse_outputs_of_a_beam(risk: Risk) -> None:
+    if RISKS[risk.objective].samples and SEARCHES[risk.search](0) is None:
+        raise RecipeError(
+            f"training.risk: `{risk.objective}` follows samples (search: sample); a beam's outputs go with `minimum_risk`"
+        )
 
 
 def refuse_no_gold(recipe: Recipe) -> None:

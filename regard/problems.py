@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from pydantic import BaseModel
+from pydantic.fields import FieldInfo
 
 LONGEST = 80  # characters of what was given that a message repeats
 WAYS = ("int", "constrained-int", "str")  # of a field that takes numbers or text; pydantic tells which it tried, as a last key
@@ -65,7 +66,7 @@ def walk(section: type[BaseModel], place: Sequence[str]) -> tuple[list[str], lis
         keys.append(part)
         known = sorted({name for option in options for name in option.model_fields})
         fields = [option.model_fields[part] for option in options if part in option.model_fields]
-        options = [inner for field in fields for inner in sections_in(field.annotation)] or options
+        options = [inner for field in fields for inner in sections_of(field)] or options
     return keys, known
 
 
@@ -74,6 +75,12 @@ def is_name_of(section: type[BaseModel], part: str) -> bool:
     kind = section.model_fields.get("kind")
     inside = "[" in part and part.rstrip("]").endswith(section.__name__)
     return inside or part == section.__name__ or (kind is not None and part == str(kind.default))
+
+
+def sections_of(field: FieldInfo) -> list[type[BaseModel]]:
+    """Those that a field may hold; a rule of it may know more of them than its type (`recipe.OneOf`)."""
+    by_rule = [section for rule in field.metadata for section in getattr(getattr(rule, "func", None), "sections", ())]
+    return by_rule or sections_in(field.annotation)
 
 
 def sections_in(annotation: object) -> list[type[BaseModel]]:

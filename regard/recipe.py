@@ -3,58 +3,32 @@
 from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar, Union
+from typing import Annotated, Any, Literal, TypeVar
 
 import yaml
-from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from regard.bounds import Amount, Column, Columns, File, Seed, Size, Tokens, Width
 from regard.bounds import Count as Count
 from regard.bounds import Positive as Positive
 from regard.bounds import Rate as Rate
 from regard.errors import RecipeError as RecipeError
+from regard.imports import advice
 from regard.overrides import override as override
 from regard.plain import CHARACTERS, from_yaml, reason
-from regard.problems import describe_all, hint, shown
+from regard.problems import describe_all, hint
+from regard.tables import choose as choose
+from regard.tables import entry_of
+from regard.tables import name_of as name_of
+from regard.tables import one_of as one_of
 
-T = TypeVar("T")
 S = TypeVar("S", bound="Section")
-
-
-def choose(table: Mapping[str, T], name: str, what: str) -> T:
-    """Look `name` up in one of the toolkit's tables (CELLS, SCORES, ENCODERS ...)."""
-    if not isinstance(name, str) or name not in table:
-        raise RecipeError(f"unknown {what} {shown(name)}; {hint(str(name), table)}")
-    return table[name]
-
-
-def name_of(table: Mapping[str, object], what: str) -> AfterValidator:
-    """A recipe field that must name an entry of `table`: `cell: Annotated[str, name_of(CELLS, "cell")]`."""
-
-    def check(name: str) -> str:
-        choose(table, name, what)
-        return name
-
-    return AfterValidator(check)
 
 
 class Section(BaseModel):
     """A part of a recipe: frozen, typed, closed."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False)
-
-
-def one_of(table: Mapping[str, Any]) -> Any:
-    """A field holding the section of one entry of `table`, told by its `kind`; the first entry is the default kind."""
-    default = next(iter(table))
-
-    def kind(value: Any) -> str:
-        return str(value.get("kind", default) if isinstance(value, Mapping) else getattr(value, "kind", default))
-
-    if len(table) == 1:
-        return table[default].Config
-    tagged = tuple(Annotated[entry.Config, Tag(name)] for name, entry in table.items())
-    return Annotated[Union[tagged], Discriminator(kind)]  # noqa: UP007 - the members are only known here
 
 
 class Pairs(Section):
@@ -108,7 +82,7 @@ class Pairs(Section):
 class Corpus(Section):
     """A data set that regard generates itself (`regard corpora` lists them)."""
 
-    name: str
+    name: Annotated[str, entry_of("corpus")]
     seed: Seed = 1
     size: Annotated[int, Field(gt=0, le=10_000_000)] | None = None  # training pairs; the corpus has its own default
 
@@ -116,7 +90,7 @@ class Corpus(Section):
 class Tokenizer(Section):
     """How text becomes tokens."""
 
-    kind: Literal["unigram", "bpe", "word", "character", "byte"] = "unigram"
+    kind: Annotated[str, entry_of("tokenizer")] = "unigram"
     size: Annotated[int, Field(gt=0, le=10_000_000)] = 8000
     shared: bool = False  # one vocabulary for both sides
     lowercase: bool = False
@@ -145,18 +119,12 @@ class Data(Section):
 class Risk(Section):
     """Training for an expected sentence score: α times the likelihood, and what the model's own outputs are worth."""
 
-    objective: Literal["reinforce", "minimum_risk"] = "reinforce"
-    reward: Literal["gleu", "bleu", "chrf", "exact"] = "gleu"  # of one sentence, from 0 to 1
-    search: Literal["sample", "beam"] = "sample"  # where candidates come from
+    objective: Annotated[str, entry_of("objective")] = "reinforce"
+    reward: Annotated[str, entry_of("reward")] = "gleu"  # of one sentence, from 0 to 1
+    search: Annotated[str, entry_of("search")] = "sample"  # where candidates come from
     candidates: Annotated[Width, Field(ge=2)] = 8  # a sentence
     sharpness: Annotated[Amount, Field(gt=0)] = 1.0  # minimum_risk: a candidate counts p ** sharpness
     likelihood: Amount = 0.017  # α; the paper's, for sums over sentences
-
-    @model_validator(mode="after")
-    def unbiased(self) -> "Risk":
-        if self.objective == "reinforce" and self.search != "sample":
-            raise ValueError("`reinforce` follows samples (search: sample); a beam's outputs go with `minimum_risk`")
-        return self
 
 
 class Training(Section):
@@ -165,7 +133,7 @@ class Training(Section):
     seed: Seed = 1
     updates: Positive = 10000
     learning_rate: Annotated[float, Field(gt=0, le=100)] = 1e-3
-    schedule: Literal["constant", "inverse_sqrt", "cosine", "plateau"] = "inverse_sqrt"
+    schedule: Annotated[str, entry_of("schedule")] = "inverse_sqrt"
     warmup: Count = 400
     betas: tuple[Rate, Rate] = (0.9, 0.98)
     epsilon: Annotated[float, Field(gt=0, le=1)] = 1e-8  # what Adam adds to the root of its second moment
@@ -173,7 +141,7 @@ class Training(Section):
     clip: Annotated[float, Field(gt=0)] | None = 1.0  # the largest norm of the gradients; null: whatever it is
     label_smoothing: Rate = 0.1
     scheduled_sampling: Rate = 0.0  # chance that a step reads the model's own last word instead of the true one
-    penalties: dict[str, Amount] = {}  # on attention weights: coverage, doubly_stochastic, guided
+    penalties: dict[str, Amount] = {}  # on attention weights, by name
     start_from: File | None = None  # a run or a model directory whose weights and tokenizers to begin with
     risk: Risk | None = None  # train for an expected sentence score
     entropy: Amount = 0.01  # hard attention's reward for staying undecided, a nat
@@ -181,7 +149,8 @@ class Training(Section):
     accumulate: Annotated[int, Field(gt=0, le=65_536)] = 1
     precision: Literal["float32", "bfloat16"] = "float32"
     validate_every: Positive = 500
-    validate_by: str = "bleu"  # any of METRICS: decides on the best checkpoints; equal scores are told apart by the loss
+    # decides on the best checkpoints; equal scores are told apart by the loss
+    validate_by: Annotated[str, entry_of("metric")] = "bleu"
     patience: Positive | None = 10  # validations without a better score before stopping
     save_every: Positive = 500
     keep_last: Positive = 2
@@ -197,11 +166,15 @@ class Decoding(Section):
 
     beam: Width = 5
     length_penalty: Annotated[float, Field(ge=0, le=10)] = 1.0  # α: log p is divided by the norm of the length
-    length_norm: Literal["power", "gnmt"] = "power"  # length ** α, or ((5 + length) / 6) ** α
+    length_norm: Annotated[str, entry_of("normalisation of length")] = "power"
     coverage_penalty: Amount = 0.0  # β for source words that the output has not looked at
     max_length: Size = 256
     max_ratio: Annotated[float, Field(gt=0, le=1000)] = 3.0  # an output ends after max_ratio * source + 10 tokens at the latest
     batch_tokens: Tokens = 4096
+
+
+# As they were written -> the SHA-256 of a file, null of a module
+Imports = dict[Annotated[str, Field(max_length=4096)], Annotated[str, Field(max_length=64)] | None]
 
 
 class Recipe(Section):
@@ -212,6 +185,7 @@ class Recipe(Section):
     model: dict[str, Any] = {}
     training: Training = Training()
     decoding: Decoding = Decoding()
+    imports: Imports | None = None  # what `--import` named when this was trained
 
 
 def parse(section: type[S], values: object, where: str = "") -> S:
@@ -219,7 +193,9 @@ def parse(section: type[S], values: object, where: str = "") -> S:
     try:
         return section.model_validate(values)
     except ValidationError as error:
-        raise RecipeError(describe_all(section, error.errors(), where)) from None
+        made_with = values.get("imports") if isinstance(values, Mapping) and "imports" in section.model_fields else None
+        told = (describe_all(section, error.errors(), where), advice(made_with))
+        raise RecipeError("; ".join(one for one in told if one)) from None
 
 
 def built_in() -> dict[str, str]:

@@ -28,6 +28,7 @@ from regard.evaluation.alignment import choose_reading, read_gold
 from regard.evaluation.candidates import proposer
 from regard.evaluation.evaluate import Question, measure
 from regard.evaluation.metrics import METRICS
+from regard.imports import GIVEN, advised
 from regard.models import build, configure, refuse_two_vocabularies
 from regard.models.directory import Bundle, save_model
 from regard.nn.allocator import keep_freed_memory
@@ -62,8 +63,10 @@ def train(recipe: Recipe, directory: Path, resume: bool = False, talk: bool = Tr
     """
     if spooled is not None:
         recipe = recipe.model_copy(update={"data": spool.renamed(recipe.data, spooled, directory.absolute() / "spooled")})
-    recipe = recipe.model_copy(update={"model": configure(recipe.model).model_dump(mode="json")})
-    preflight.check(recipe)
+    with advised(recipe.imports):
+        recipe = recipe.model_copy(update={"model": configure(recipe.model).model_dump(mode="json")})
+        preflight.check(recipe)
+    recipe = recipe.model_copy(update={"imports": dict(GIVEN) or None})
     if recipe.training.deterministic:
         make_deterministic()
     with group(recipe.training.device) as processes, ExitStack() as held:
@@ -269,10 +272,11 @@ def finish(
 def model_card(recipe: Recipe, best: list[Best]) -> str:
     by = recipe.training.validate_by
     steps = ", ".join(f"{one.step} ({METRICS[by].rank(one.score):.3f})" for one in best)
+    imports = "".join(f" --import {name}" for name in recipe.imports or ())
     return (
         "---\nlibrary_name: regard\npipeline_tag: translation\n---\n\n"
         f"{recipe.about}\n\nMean of the checkpoints with the best validation {by}, by step: {steps}.\n\n"
-        "Use: `regard generate MODEL < input > output`. The whole recipe is in `recipe.yaml`.\n\n"
+        f"Use: `regard generate MODEL{imports} < input > output`. The whole recipe is in `recipe.yaml`.\n\n"
         f"```json\n{json.dumps(recipe.model, indent=1)}\n```\n"
     )
 

@@ -9,14 +9,24 @@ from regard.models import MODELS, configure
 from regard.models.decoders import DECODERS
 from regard.models.encoders import ENCODERS
 from regard.nn.recurrent.cells import CELLS
+from regard.preflight import check_names
 from regard.recipe import Recipe, RecipeError, built_in, merge, override, parse, read, to_yaml
+from regard.tables import TABLES
 
 WRONG = {
     "training.updaets=3": "unknown key 'training.updaets'; did you mean 'updates'?",
     "training.updates=-1": "training.updates: input should be greater than 0 (given: -1)",
     "training.updates=many": "training.updates: input should be a valid integer",
     "trainng.updates=3": "unknown key 'trainng'; did you mean 'training'?",
-    "data.tokenizer.kind=bep": "data.tokenizer.kind: input should be 'unigram', 'bpe'",
+    "data.tokenizer.kind=bep": "data.tokenizer.kind: unknown tokenizer 'bep'; did you mean 'bpe'?",
+    "data.tokenizer.kind=5": "data.tokenizer.kind: input should be a valid string (given: 5)",
+    "training.schedule=x": "training.schedule: unknown schedule 'x'; choose from constant, cosine, inverse_sqrt, plateau",
+    "training.validate_by=blue": "training.validate_by: unknown metric 'blue'; did you mean 'bleu'?",
+    "training.risk.reward=aer": "training.risk.reward: unknown reward 'aer'; choose from bleu, chrf, exact, gleu",
+    "training.risk.objective=reinforced": "training.risk.objective: unknown objective 'reinforced'; did you mean 'reinforce'?",
+    "training.risk.search=x": "training.risk.search: unknown search 'x'; choose from beam, sample",
+    "decoding.length_norm=gmt": "decoding.length_norm: unknown normalisation of length 'gmt'; did you mean 'gnmt'?",
+    "data.corpus.name=latn": "data.corpus.name: unknown corpus 'latn'; did you mean 'latin'?",
     "data.train.source=a.txt": "data.train: name either `source` and `target`",
     "data.test.news.soruce=3": "unknown key 'data.test.news.soruce'; did you mean 'source'?",
     "data.train={pairs: a.tsv, source_column: 10000000}": "data.train.source_column: input should be less than 1000000 (given",
@@ -37,6 +47,21 @@ WRONG = {
     "training.clip=none": "training.clip: input should be a valid number",
     "training.updates=[1": "the value is not valid YAML",
 }
+
+
+def test_names_are_checked_though_their_tables_came_late():
+    """A recipe may be read before what it names has been imported: `preflight` and `plan` look again."""
+    tables = dict(TABLES)
+    TABLES.clear()
+    try:
+        late = parse(Recipe, override({}, ["training.risk.reward=glue", "data.tokenizer.kind=bep"]))
+    finally:
+        TABLES.update(tables)
+    with pytest.raises(RecipeError, match=r"^data\.tokenizer\.kind: unknown tokenizer 'bep'; did you mean 'bpe'\?$"):
+        check_names(late)
+    late = late.model_copy(update={"data": Recipe().data})
+    with pytest.raises(RecipeError, match=r"^training\.risk\.reward: unknown reward 'glue'; did you mean 'gleu'\?$"):
+        check_names(late)
 
 
 @pytest.mark.parametrize("text", WRONG)

@@ -8,6 +8,7 @@ import typer
 
 from regard import __version__
 from regard.cli import align, corpora, evaluate, generate, lab, look, plan, recipes, train, verify
+from regard.cli.importing import with_imports
 from regard.cli.ranks import die_of_ctrl_c, first_to_tell
 from regard.errors import UserError
 from regard.memory import is_shortage, tell_shortage
@@ -24,7 +25,7 @@ for verb in (
     train.train, generate.generate, evaluate.evaluate, align.align, look.look, plan.plan, verify.verify, recipes.recipes,
     corpora.corpora,
 ):  # fmt: skip
-    app.command()(verb)
+    app.command()(with_imports(verb))
 app.add_typer(lab.lab)
 
 

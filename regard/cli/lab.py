@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from regard.cli.importing import with_imports
 from regard.errors import UserError
 from regard.lab.settings import SETTINGS
 
@@ -118,4 +119,4 @@ def read_texts(train: Path | None, valid: Path | None, test: Path | None, senten
 
 
 for experiment in (cells, attention):
-    lab.command()(experiment)
+    lab.command()(with_imports(experiment))

@@ -3,7 +3,9 @@
 from regard.corpora.arithmetic import ARITHMETIC
 from regard.corpora.corpus import Corpus, Pair, generate, write
 from regard.corpora.latin import LATIN
+from regard.tables import TABLES
 
 __all__ = ["CORPORA", "Corpus", "Pair", "generate", "write"]
 
 CORPORA: dict[str, Corpus] = {"latin": LATIN, "arithmetic": ARITHMETIC}
+TABLES["corpus"] = lambda: CORPORA

@@ -13,6 +13,7 @@ from regard.data.untrusted import read_json
 from regard.errors import DamagedError, UserError
 from regard.recipe import Tokenizer as Section
 from regard.recipe import choose
+from regard.tables import TABLES
 
 __all__ = ["END", "PAD", "SPECIALS", "START", "TOKENIZERS", "UNKNOWN", "Tokenizer", "load_tokenizer", "train_tokenizer"]
 
@@ -120,13 +121,13 @@ def load_tokenizer(path: Path) -> Tokenizer:
     try:
         if facts["format"] != FORMAT:
             raise ValueError(f"format {facts['format']!r:.40} is not {FORMAT}")
-        tokenizer = TOKENIZERS[facts["kind"]].restore(facts, path)
+        tokenizer = choose(TOKENIZERS, facts["kind"], "tokenizer").restore(facts, path)
         if json.loads(tokenizer.description) != facts:
             raise ValueError("it says more or other things than a tokenizer of its kind")
     except DamagedError:
         raise
     except (ValueError, KeyError, TypeError, RuntimeError) as error:
-        what = f"no key or kind {error}" if isinstance(error, KeyError) else str(error)
+        what = f"no key {error}" if isinstance(error, KeyError) else str(error)
         raise DamagedError(f"{path / 'tokenizer.json'}: no tokenizer can be read from it: {what:.200}") from None
     return tokenizer
 
@@ -138,3 +139,4 @@ TOKENIZERS: dict[str, type[Tokenizer]] = {
     "character": CharacterTokenizer,
     "byte": ByteTokenizer,
 }
+TABLES["tokenizer"] = lambda: TOKENIZERS

@@ -7,6 +7,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from regard.errors import UserError
+from regard.tables import TABLES
 
 UNSEEN = 1e-9  # what a word that was never looked at counts as: sparse weights would make every hypothesis impossible
 
@@ -44,3 +45,4 @@ def gnmt(length: int, penalty: float) -> float:
 
 # What log p is divided by; a length counts the end mark
 NORMALISATIONS: dict[str, Callable[[int, float], float]] = {"power": power, "gnmt": gnmt}
+TABLES["normalisation of length"] = lambda: NORMALISATIONS

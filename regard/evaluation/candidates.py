@@ -1,6 +1,6 @@
 """What a model in training proposes for a batch, and how good it is beside the references."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -13,20 +13,25 @@ from regard.decoding.hypothesis import Found
 from regard.decoding.sampling import Sampling
 from regard.evaluation.metrics import rewards as known_rewards
 from regard.recipe import Risk, choose
-from regard.training.expected import Candidates, Propose
+from regard.tables import TABLES
+from regard.training.expected import RISKS, Candidates, Propose
 from regard.training.objective import Examples, to_device
 
 NOBODY = "\N{REPLACEMENT CHARACTER}"  # spells a reference's unknown words, which no output can write
 
+# Where candidates come from: a seed -> how they are drawn, or None for a beam
+SEARCHES: dict[str, Callable[[int], Sampling | None]] = {"sample": lambda seed: Sampling(seed=seed), "beam": lambda seed: None}
+TABLES["search"] = lambda: SEARCHES
+
 
 def proposer(trained: TrainedGenerator, risk: Risk) -> Propose:
     """Candidates by samples or by beam search; a minimum of risk is sought over distinct ones."""
-    distinct = risk.objective == "minimum_risk"
+    distinct = not choose(RISKS, risk.objective, "objective").samples
 
     def propose(examples: Examples, seed: int) -> Candidates:
         rows = examples.source.tolist(), examples.source_lengths.tolist()
         sources = [row[: length - 1] for row, length in zip(*rows, strict=True)]  # END is put there again
-        sampling = Sampling(seed=seed) if risk.search == "sample" else None
+        sampling = choose(SEARCHES, risk.search, "search")(seed)
         settings = trained.settings(beam=risk.candidates, length_penalty=0.0)
         found = trained.search_batch(sources, settings, examples.copies, sampling)
         lists = [unique(one) if distinct else one for one in found]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from regard.data.links import Link, Links
 from regard.errors import UserError
+from regard.tables import TABLES
 
 if TYPE_CHECKING:
     from regard.decoding.forcing import Likelihood
@@ -198,3 +199,5 @@ METRICS: dict[str, Metric] = {
     "alignment_precision": Metric(of_alignment("precision"), "links"),
     "alignment_recall": Metric(of_alignment("recall"), "links"),
 }
+TABLES["metric"] = lambda: METRICS
+TABLES["reward"] = rewards

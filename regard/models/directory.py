@@ -12,6 +12,7 @@ from torch import Tensor
 from regard.data.sealed import MANIFEST, sealed, sweep, verify
 from regard.data.tokenizers import Tokenizer
 from regard.errors import UserError
+from regard.imports import advised
 from regard.models import Model
 from regard.models.stored import CONFIG, FORMAT, WEIGHTS, StoredConfig, build_stored, finite_weights, read_stored
 from regard.models.stored import Reading as Reading
@@ -44,6 +45,7 @@ def save_model(
         model=recipe.model,
         decoding=recipe.decoding,
         reading=reading or Reading(),
+        imports=recipe.imports,
         source_vocabulary=len(source),
         target_vocabulary=len(target),
     )
@@ -94,12 +96,15 @@ def load_model(path: Path) -> Bundle:
     directory = find_model(path)
     verify(directory)
     stored = read_stored(directory)
-    model = build_stored(stored, directory)
+    with advised(stored.config.imports):
+        model = build_stored(stored, directory)
     model.load_state_dict(finite_weights(directory / WEIGHTS))
     return Bundle(model.eval(), stored.source, stored.target, stored.config.decoding, stored.config.reading)
 
 
 def check_model(directory: Path) -> None:
     """All that `load_model` checks of a directory whose checksums hold; memory for its weights alone."""
-    build_stored(read_stored(directory), directory, "meta")
+    stored = read_stored(directory)
+    with advised(stored.config.imports):
+        build_stored(stored, directory, "meta")
     finite_weights(directory / WEIGHTS)

@@ -15,9 +15,10 @@ from torch import Tensor
 from regard.data.tokenizers import Tokenizer, load_tokenizer
 from regard.data.untrusted import open_plain, read_json
 from regard.errors import DamagedError, UserError
+from regard.imports import advised
 from regard.models import Model, ModelConfig, build, configure, refuse_two_vocabularies
 from regard.models.budget import Budget
-from regard.recipe import Count, Decoding, Section, parse
+from regard.recipe import Count, Decoding, Imports, Section, parse
 
 FORMAT: Literal[1] = 1
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
@@ -50,6 +51,7 @@ class StoredConfig(Section):
     model: dict[str, Any]
     decoding: Decoding
     reading: Reading = Reading()
+    imports: Imports | None = None  # what `--import` named when the model was trained; told to people, never executed
     source_vocabulary: Vocabulary
     target_vocabulary: Vocabulary
 
@@ -90,8 +92,13 @@ def blamed_on(path: Path) -> Iterator[None]:
 
 def read_stored(directory: Path) -> Stored:
     """config.json and the tokenizers of a model directory whose checksums hold, if they fit each other."""
+    config = read_config(directory / CONFIG)
+    with advised(config.imports):
+        return read_parts(directory, config)
+
+
+def read_parts(directory: Path, config: StoredConfig) -> Stored:
     path = directory / CONFIG
-    config = read_config(path)
     with blamed_on(path):
         model = configure(config.model)
     source, target = load_tokenizer(directory / "source_tokenizer"), load_tokenizer(directory / "target_tokenizer")

@@ -7,6 +7,7 @@ from regard.planning.cost import PRECISIONS, Cost, Memory, cost_of, memory_of
 from regard.planning.lecture import ROWS, Row
 from regard.planning.lengths import Measured, check, lengths_of
 from regard.planning.rate import DEVICES, tokens_a_second
+from regard.preflight import check_names
 from regard.recipe import Recipe
 
 BATCHES = 0.25, 1, 4  # of the recipe's own
@@ -41,6 +42,7 @@ def plan(
     rate: float | None = None,
 ) -> Plan:  # fmt: skip
     """`device` is measured; `rate`, in operations a second, is believed."""
+    check_names(recipe)
     data, training = recipe.data, recipe.training
     measured = lengths_of(data, source, target)
     lengths, place = measured.lengths, "cpu" if device == "cpu" else "cuda"

@@ -15,6 +15,7 @@ from regard.models.interface import Steps
 from regard.nn.cross_entropy import widened
 from regard.nn.state import repeat_rows, select_rows
 from regard.recipe import Risk, choose
+from regard.tables import TABLES
 from regard.training.objective import Examples, Loss, Objective
 
 LOGITS = 1 << 27  # that exist at a time
@@ -126,4 +127,15 @@ def minimum_risk(log_probs: Float[Tensor, "batch count"], candidates: Candidates
     return (shares * (1 - candidates.rewards)).sum()
 
 
-RISKS: dict[str, Judge] = {"reinforce": reinforce, "minimum_risk": minimum_risk}
+class Following(NamedTuple):
+    """An entry of RISKS: an objective, and which candidates it may follow."""
+
+    judge: Judge
+    samples: bool = False  # as they were drawn, some of them twice; else distinct outputs, however they were found
+
+    def __call__(self, log_probs: Float[Tensor, "batch count"], candidates: Candidates, risk: Risk) -> Float[Tensor, ""]:
+        return self.judge(log_probs, candidates, risk)
+
+
+RISKS: dict[str, Following] = {"reinforce": Following(reinforce, samples=True), "minimum_risk": Following(minimum_risk)}
+TABLES["objective"] = lambda: RISKS

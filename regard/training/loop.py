@@ -241,7 +241,7 @@ class Trainer:
         found = Best(self.rank(scores[self.training.validate_by]), progress.step, scores["loss"])
         best = found.beats(progress.best)
         progress.waited = 0 if best else progress.waited + 1
-        if self.training.schedule == "plateau" and progress.waited and progress.waited % 2 == 0:
+        if SCHEDULES[self.training.schedule].halves and progress.waited and progress.waited % 2 == 0:
             progress.peak /= 2
         ranking = sorted([*progress.best, found], key=lambda one: one.rank, reverse=True)  # of equals, the first stays first
         progress.best = ranking[: self.training.average]

@@ -2,8 +2,19 @@
 
 import math
 from collections.abc import Callable
+from typing import NamedTuple
 
-Schedule = Callable[[int, int, int], float]  # (step from 1, warm-up steps, all steps) -> share of the peak
+from regard.tables import TABLES
+
+
+class Schedule(NamedTuple):
+    """An entry of SCHEDULES."""
+
+    share: Callable[[int, int, int], float]  # (step from 1, warm-up steps, all steps) -> share of the peak
+    halves: bool = False  # the peak, after two validations without a better score
+
+    def __call__(self, step: int, warmup: int, updates: int) -> float:
+        return self.share(step, warmup, updates)
 
 
 def warm(step: int, warmup: int) -> float:
@@ -26,8 +37,9 @@ def cosine(step: int, warmup: int, updates: int) -> float:
 
 
 SCHEDULES: dict[str, Schedule] = {
-    "constant": constant,
-    "inverse_sqrt": inverse_sqrt,
-    "cosine": cosine,
-    "plateau": constant,  # the loop halves the peak after two validations without a better score
+    "constant": Schedule(constant),
+    "inverse_sqrt": Schedule(inverse_sqrt),
+    "cosine": Schedule(cosine),
+    "plateau": Schedule(constant, halves=True),
 }
+TABLES["schedule"] = lambda: SCHEDULES

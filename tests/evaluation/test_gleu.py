@@ -2,13 +2,11 @@
 
 import itertools
 import random
-from typing import get_args
 
 import pytest
 import sacrebleu
 
 from regard.evaluation.metrics import METRICS, Score, rewards, sentence_gleu
-from regard.recipe import Risk
 
 
 def plain(hypothesis, reference):
@@ -70,7 +68,3 @@ def test_a_reward_is_a_share_and_what_others_compute(name):
         assert rewards()[name](ours, theirs) == pytest.approx(ORACLES[name](ours, theirs))
         assert 0 <= rewards()[name](ours, theirs) <= 1 + 1e-9
         assert (rewards()[name](ours, theirs) > 1 - 1e-9) == (ours == theirs)
-
-
-def test_recipes_name_the_rewards_there_are_and_validation_knows_them():
-    assert set(get_args(Risk.model_fields["reward"].annotation)) == rewards().keys()

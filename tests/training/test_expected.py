@@ -18,7 +18,7 @@ from regard.errors import UserError
 from regard.evaluation.candidates import proposer, rewards
 from regard.evaluation.metrics import sentence_gleu
 from regard.models.directory import Bundle
-from regard.recipe import Decoding, Risk, Tokenizer, parse
+from regard.recipe import Decoding, Risk, Tokenizer
 from regard.training import loop
 from regard.training.expected import RISKS, Candidates, ExpectedReward, log_likelihood
 from regard.training.journal import read_journal
@@ -255,10 +255,10 @@ def test_an_unknown_word_is_never_right_and_a_copied_one_is():
     assert rewards([[Found([4, len(target)], 0.0)]], references[1:], "exact", target) == [[0.0]]
 
 
-def test_tables_and_recipes_agree():
-    assert set(Risk.model_fields["objective"].annotation.__args__) == RISKS.keys()
-    with pytest.raises(UserError, match="samples"):
-        parse(Risk, {"objective": "reinforce", "search": "beam"})
+def test_what_follows_samples_takes_no_beam(tmp_path):
+    with pytest.raises(UserError, match=r"training\.risk: `reinforce` follows samples"):
+        run.train(small_recipe(2, "training.risk={objective: reinforce, search: beam}"), tmp_path / "run", talk=False)
+    assert not (tmp_path / "run").exists()
 
 
 SHORT = "decoding.max_length=12"  # a model that has hardly begun never ends

@@ -132,7 +132,7 @@ def test_checkpoints_that_knew_no_loss_are_read_and_gone_on_from(scripted, tmp_p
 
 
 EARLY = {
-    "unknown metric in training.validate_by 'blue'; did you mean 'bleu'?": ["training.validate_by=blue"],
+    "training.validate_by: unknown metric 'blue'; did you mean 'bleu'?": ["training.validate_by=blue"],
     "training.validate_by=aer asks where the model looks": [
         "training.validate_by=aer", "model.decoder.attention=null", "model.decoder.context=none"
     ],
