@@ -18,7 +18,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from regard.data.batching import BatchPlan, collate
+from regard.data.batching import BatchPlan, collate, reading
+from regard.data.fields import texts
 from regard.data.lines import read_lines
 from regard.data.readers import BadRows, read_rows
 from regard.data.store import Store
@@ -58,7 +59,13 @@ def train(data: Path, scratch: Path) -> dict[str, Any]:
 def ours(data: Path, scratch: Path) -> dict[str, Any]:
     source, target = tokenizers(scratch)
     begin = time.perf_counter()
-    store = Store.build(scratch / "store", corpus(data), source, target, max_length=512, bad_rows=BadRows("stop"))
+    store = Store.build(
+        scratch / "store",
+        corpus(data),
+        texts(source, target),
+        max_length=512,
+        bad_rows=BadRows("stop"),
+    )
     build_peak = peak_megabytes()
     plan = BatchPlan(store.source_lengths, store.target_lengths, BATCH_TOKENS, seed=1)
     real = padded = 0
@@ -80,7 +87,7 @@ def rival(data: Path, scratch: Path) -> dict[str, Any]:
     texts = tuple([text for block in blocks for text in block.columns[side]] for side in ("source", "target"))
     begin = time.perf_counter()
     for model, lines in zip(models, texts, strict=True):
-        model.encode(lines, num_threads=os.cpu_count())
+        model.encode(reading(lines, num_threads=os.cpu_count()))
     return {"pairs": len(texts[0]), "seconds": time.perf_counter() - begin, "peak_mb": peak_megabytes()}
 
 

@@ -2,6 +2,7 @@
 
 import torch
 
+from regard.data.batching import reading
 from regard.models import build as build_model
 from regard.models import configure
 from regard.nn.allocator import keep_freed_memory
@@ -52,7 +53,7 @@ def translate(batch: list[list[int]], beam: int, length: int) -> list[list[int]]
     """Greedy, with the end barred, so that every system writes as many words."""
     assert beam == 1
     model, config = SYSTEM["model"], SYSTEM["config"]
-    step, state = model.start(model.encode(*sources(batch)))
+    step, state = model.start(model.encode(reading(*sources(batch))))
     words, chosen = torch.full((len(batch),), config["pad"]), []
     for _ in range(length):
         logits, _, state = step(words, state)

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
@@ -11,6 +12,7 @@ from torch.overrides import TorchFunctionMode
 
 import regard.corpora
 import regard.training.schedules  # noqa: F401 - like those below, it registers a table that recipes name
+from regard.data.fields import Shape, configure_fields, outlines
 from regard.data.store import files_of
 from regard.errors import RecipeError, UserError
 from regard.evaluation.candidates import SEARCHES
@@ -19,13 +21,12 @@ from regard.evaluation.metrics import METRICS
 from regard.memory import free_memory, spoken
 from regard.models import Model, ModelConfig, build, configure
 from regard.models.device import choose_device
+from regard.models.penalties import PENALTIES
 from regard.recipe import Pairs, Recipe, Risk, choose
 from regard.tables import check_names as check_names
 from regard.training.expected import RISKS, refuse_hard_attention
 from regard.training.identity import flatten
-from regard.training.penalties import PENALTIES
 
-FEWEST = 8  # words of a vocabulary that nobody has made yet
 BYTES = 16  # of a parameter in training: its value, its gradient and AdamW's two moments
 PARTS = 50_000  # tensors of parameters; a thousand layers of a Transformer have thirty thousand
 
@@ -39,13 +40,14 @@ def check(recipe: Recipe) -> None:
     metric = METRICS[training.validate_by]
     choose(SOURCES, metric.needs, "need of the metric in training.validate_by")
     refuse_no_gold(recipe)
-    for where, files in {"train": data.train, "valid": data.valid, **data.test}.items():
-        if files is not None:
-            need_pairs(files, f"data.{where}" if where in ("train", "valid") else f"data.test.{where}")
     if data.train is not None:
         files_of(data.train, links="guided" in training.penalties)
     config = configure(recipe.model)
-    model = fitting(config, FEWEST, FEWEST, choose_device(training.device, int(os.environ.get("LOCAL_RANK", "0"))))
+    shapes = outlines(configure_fields(data, config.columns))
+    for where, files in {"train": data.train, "valid": data.valid, **data.test}.items():
+        if files is not None:
+            need_columns(files, config.columns, f"data.{where}" if where in ("train", "valid") else f"data.test.{where}")
+    model = fitting(config, shapes, choose_device(training.device, int(os.environ.get("LOCAL_RANK", "0"))))
     if training.risk is not None:
         refuse_hard_attention(model)
         refuse_outputs_of_a_beam(training.risk)
@@ -55,13 +57,13 @@ def check(recipe: Recipe) -> None:
         f"training.validate_by={training.validate_by}": metric.needs == "links",
     }
     for key, asked in asking.items():
-        if asked and not model.decoder.has_attention:
+        if asked and not model.has_attention:
             raise RecipeError(f"{key} asks where the model looks, and this one has no attention: leave it out")
 
 
-def need_pairs(files: Pairs, where: str) -> None:
-    """What the models read."""
-    for column in ("source", "target"):
+def need_columns(files: Pairs, columns: Iterable[str], where: str) -> None:
+    """What the model reads and writes."""
+    for column in columns:
         if column not in files.named:
             raise RecipeError(
                 f"{where} names no `{column}`, which the model needs: {where}.{column}=FILE or {where}.columns.{column}=..."
@@ -82,11 +84,11 @@ def refuse_no_gold(recipe: Recipe) -> None:
         raise RecipeError(f"training.validate_by={by} needs gold alignments: name a file of links in data.valid.alignment")
 
 
-def fitting(config: ModelConfig, source_vocabulary: int, target_vocabulary: int, device: torch.device) -> Model:
+def fitting(config: ModelConfig, shapes: Sequence[Shape], device: torch.device) -> Model:
     """The model without its numbers, or a UserError if there is not even the memory to train its parameters."""
     free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else free_memory()
     try:
-        model = outline(config, source_vocabulary, target_vocabulary, 4 * free // BYTES)
+        model = outline(config, shapes, 4 * free // BYTES)
         number = sum(parameter.numel() for parameter in model.parameters())
         asked = f"{number:,} parameters"
     except TooManyError as error:
@@ -112,7 +114,7 @@ class TooManyError(Exception):
     """A model so large that it is not even outlined."""
 
 
-def outline(config: ModelConfig, source_vocabulary: int, target_vocabulary: int, most: int) -> Model:
+def outline(config: ModelConfig, shapes: Sequence[Shape], most: int) -> Model:
     """The model on the device `meta`: shapes alone. Some numbers are counted here that the whole model has not (tied matrices,
     experts before they are stacked), so `most` is some times what there is room for."""
     numbers, parts = 0, 0
@@ -126,7 +128,7 @@ def outline(config: ModelConfig, source_vocabulary: int, target_vocabulary: int,
     handle = register_module_parameter_registration_hook(count)
     try:
         with torch.device("meta"), Undrawn():
-            return build(config, source_vocabulary, target_vocabulary)
+            return build(config, *shapes)
     except RuntimeError as error:
         if "overflow" not in str(error).lower():
             raise

@@ -105,6 +105,8 @@ class Data(Section):
     corpus: Corpus | None = None
     held_out: Positive = 1000
     tokenizer: Tokenizer = Tokenizer()
+    # what each column holds, such as {source: {kind: vectors}}; typed by regard.data.fields, which owns the kinds
+    fields: dict[str, dict[str, Any]] = {}
     on_bad_row: Literal["stop", "skip"] = "stop"
     max_length: Size = 512  # tokens; longer rows are reported and left out
     batch_tokens: Tokens = 4096  # the padded size of one update's batch, on the longer side

@@ -2,7 +2,7 @@
 
 import json
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,13 +16,12 @@ from regard.corpora.corpus import write
 from regard.data import spool
 from regard.data import store as stores
 from regard.data.batching import BatchPlan
+from regard.data.fields import Field, Shape, Text, configure_fields, fit_fields, load_field
 from regard.data.links import Links
 from regard.data.readers import BadRows
 from regard.data.sealed import MANIFEST, lock, read_manifest, remove, sealed, sweep, verify
 from regard.data.store import Store
-from regard.data.tokenizers import Tokenizer, load_tokenizer, train_tokenizer
-from regard.decoding.generator import TrainedGenerator
-from regard.decoding.reading import Pair
+from regard.decoding.load import in_use
 from regard.errors import DamagedError, UserError
 from regard.evaluation.alignment import choose_reading, read_gold
 from regard.evaluation.candidates import proposer
@@ -33,15 +32,15 @@ from regard.models import build, configure, refuse_two_vocabularies
 from regard.models.directory import Bundle, save_model
 from regard.nn.allocator import keep_freed_memory
 from regard.recipe import Corpus, Data, Pairs, Recipe, choose, read
-from regard.run_directory import claim, is_run, write_recipe
+from regard.run_directory import claim, fields_folder, is_run, write_recipe
 from regard.training.checkpoint import Best, mean_weights
 from regard.training.display import Display
 from regard.training.distributed import Group, group
 from regard.training.identity import compare
 from regard.training.identity import flatten as flatten
 from regard.training.loop import Trainer, make_deterministic
-from regard.training.rows import limits_of, split, tell_bad_rows, texts
-from regard.training.start import start_weights, tokenizers_of
+from regard.training.rows import Row, split, tell_bad_rows
+from regard.training.start import fields_of, start_weights
 
 Say = Callable[[str], None]
 
@@ -51,9 +50,12 @@ class Prepared(NamedTuple):
 
     store: Store
     plan: BatchPlan
-    source: Tokenizer
-    target: Tokenizer
-    valid: list[Pair]
+    fields: dict[str, Field]
+    valid: list[Row]  # a value for each column
+
+    @property
+    def shapes(self) -> list[Shape]:
+        return [field.shape for field in self.fields.values()]
 
 
 def train(recipe: Recipe, directory: Path, resume: bool = False, talk: bool = True, spooled: Path | None = None) -> int | None:
@@ -89,7 +91,7 @@ def identity_of(recipe: Recipe, prepared: Prepared) -> dict[str, Any]:
     """What the run's steps depend on, as each of its checkpoints remembers it."""
     return {
         "recipe": recipe.model_dump(mode="json"),
-        "tokenizers": [prepared.source.digest, prepared.target.digest],
+        "tokenizers": [field.digest for field in prepared.fields.values()],
         "files": [file["sha256"] for file in prepared.store.facts["files"]],
     }
 
@@ -104,7 +106,7 @@ def begin(recipe: Recipe, directory: Path, resume: bool) -> Recipe:
             raise UserError(f"{directory}: there is a run already; continue it with --resume or take another --run")
         compare({"recipe": read(path).model_dump(mode="json")}, {"recipe": recipe.model_dump(mode="json")}, directory)
     elif path.exists():  # it never came to a first step: what it left may come from another recipe
-        remove(directory / "tokenizers")
+        remove(fields_folder(directory))
     write_recipe(directory, recipe)
     return with_corpus(recipe, directory)
 
@@ -126,30 +128,29 @@ def corpus_files(corpus: Corpus, directory: Path) -> dict[str, Pairs]:
 
 
 def prepare(recipe: Recipe, directory: Path, say: Say) -> Prepared:
-    data = recipe.data
+    data, config = recipe.data, configure(recipe.model)
     if data.train is None:
         raise UserError("the recipe names no data: give --source and --target (or data.train.source=... and .target=...)")
-    source, target = tokenizers(data, directory / "tokenizers", say, recipe.training.start_from)
-    refuse_two_vocabularies(configure(recipe.model), source, target)
-    copying, links = copies_words(recipe), "guided" in recipe.training.penalties
+    fields = fitted_fields(data, configure_fields(data, config.columns), directory, say, recipe.training.start_from)
+    refuse_two_vocabularies(config, fields)
+    copying, links = config.copies_words, "guided" in recipe.training.penalties
     refuse_changed_files(stores.files_of(data.train, links), directory, say)
     bad = BadRows(data.on_bad_row, directory / "bad_rows.txt")
     store = stores.prepare(
-        directory / "data", data.train, source, target, max_length=data.max_length, bad_rows=bad, copying=copying, links=links
+        directory / "data", data.train, fields, max_length=data.max_length, bad_rows=bad, copying=copying, links=links
     )
     tell_bad_rows(store, directory, say)
     if not len(store):
         raise UserError(f"{' and '.join(map(str, data.train.files))}: no row can be used; see {directory / 'bad_rows.txt'}")
-    limits = limits_of(recipe, source, target)
-    rows, valid = split(data, store, limits, (source, target), directory, recipe.training.seed, say)
-    plan = BatchPlan(store.source_lengths, store.target_lengths, data.batch_tokens, recipe.training.seed, rows)
-    say(f"{len(rows):,} training pairs, {len(valid):,} for validation; vocabularies of {len(source):,} and {len(target):,}")
-    return Prepared(store, plan, source, target, valid)
-
-
-def copies_words(recipe: Recipe) -> bool:
-    """Whether the model will copy words, so that it has to be told which can be."""
-    return configure(recipe.model).copies_words
+    with torch.device("meta"):  # the model before its values are drawn
+        model = build(config, *(field.shape for field in fields.values()))
+    rows, valid = split(data, store, model.limits, fields, directory, recipe.training.seed, say)
+    read = next((name for name in fields if name != model.writes), None)
+    lengths = store.lengths(read), store.lengths(model.writes)
+    plan = BatchPlan(*lengths, data.batch_tokens, recipe.training.seed, rows)
+    sizes = " and ".join(f"{field.shape.sizes[0]:,}" for field in fields.values())
+    say(f"{len(rows):,} training pairs, {len(valid):,} for validation; vocabularies of {sizes}")
+    return Prepared(store, plan, fields, valid)
 
 
 def refuse_changed_files(files: Sequence[Path], directory: Path, say: Say) -> None:
@@ -166,31 +167,23 @@ def refuse_changed_files(files: Sequence[Path], directory: Path, say: Say) -> No
             raise UserError(f"{path}: the file has changed since the run {directory} began; take another --run")
 
 
-def tokenizers(data: Data, directory: Path, say: Say, start: Path | None = None) -> tuple[Tokenizer, Tokenizer]:
-    """Trained once a run, on the training text of each side or of both; or those of the model that the run starts from."""
-    if not directory.exists() and start is not None:
-        with sealed(directory, {}) as inside:
-            for name, tokenizer in zip(("source", "target"), tokenizers_of(start, data.tokenizer), strict=True):
-                tokenizer.save(inside / name)
-    elif not directory.exists():
-        say(f"training {data.tokenizer.kind} tokenizers of up to {data.tokenizer.size:,} tokens")
-        with sealed(directory, {}) as inside:
-            if data.tokenizer.shared:
-                both = trained_tokenizer(data, (line for side in (0, 1) for line in texts(data, side)), say)
-                both.save(inside / "source")
-                both.save(inside / "target")
-            else:
-                for side, name in enumerate(("source", "target")):
-                    trained_tokenizer(data, texts(data, side), say).save(inside / name)
-    verify(directory)
-    return load_tokenizer(directory / "source"), load_tokenizer(directory / "target")
-
-
-def trained_tokenizer(data: Data, lines: Iterator[str], say: Say) -> Tokenizer:
-    tokenizer = train_tokenizer(data.tokenizer, lines)
-    if tokenizer.trained_on is not None:
-        say(f"the tokenizer was trained on {tokenizer.trained_on}")
-    return tokenizer
+def fitted_fields(
+    data: Data, configs: Mapping[str, Any], directory: Path, say: Say, start: Path | None = None
+) -> dict[str, Field]:
+    """Made once a run, from the training rows; or those of the model that the run starts from."""
+    folder = fields_folder(directory)
+    if not folder.exists():
+        if start is None:
+            say(f"learning {', '.join(f'{name}: {config.kind}' for name, config in configs.items())} from the training rows")
+        fields = fit_fields(data, configs) if start is None else fields_of(start, data.tokenizer)
+        for name, field in fields.items():
+            if isinstance(field, Text) and field.tokenizer.trained_on is not None:
+                say(f"the tokenizer of {name} was trained on {field.tokenizer.trained_on}")
+        with sealed(folder, {}) as inside:
+            for name, field in fields.items():
+                field.save(inside / name)
+    verify(folder)
+    return {name: load_field(folder / name) for name in configs}
 
 
 def fit(
@@ -199,14 +192,14 @@ def fit(
     preflight.refuse_no_gold(recipe)
     gold = valid_gold(recipe.data, prepared.valid)
     keep_freed_memory()
-    preflight.fitting(configure(recipe.model), len(prepared.source), len(prepared.target), processes.device)
+    preflight.fitting(configure(recipe.model), prepared.shapes, processes.device)
     torch.manual_seed(recipe.training.seed)
-    model = build(configure(recipe.model), len(prepared.source), len(prepared.target)).to(processes.device)
+    model = build(configure(recipe.model), *prepared.shapes).to(processes.device)
     say(f"{sum(parameter.numel() for parameter in model.parameters()):,} parameters on {processes.device}")
     start, risk = recipe.training.start_from, recipe.training.risk
     if start is not None and not any((directory / "checkpoints").glob("step-*")):
         start_weights(model, start, recipe.model)
-    trained = TrainedGenerator(Bundle(model, prepared.source, prepared.target, recipe.decoding), processes.device)
+    trained: Any = in_use(Bundle(model, prepared.fields, recipe.decoding), processes.device)
 
     def validate() -> dict[str, float]:
         model.eval()
@@ -245,7 +238,7 @@ def weights_of(directory: Path, best: list[Best]) -> list[Path]:
     return [directory / "best" / f"step-{one.step:09d}" for one in best]
 
 
-def valid_gold(data: Data, pairs: list[Pair]) -> list[Links] | None:
+def valid_gold(data: Data, pairs: Any) -> list[Links] | None:
     """The true alignments of the validation pairs, if there are any; read before the first update, lest they stop the last."""
     path = None if data.valid is None else data.valid.alignment
     return None if path is None else read_gold(path, pairs)
@@ -254,9 +247,9 @@ def valid_gold(data: Data, pairs: list[Pair]) -> list[Links] | None:
 def finish(
     recipe: Recipe,
     directory: Path,
-    trained: TrainedGenerator,
+    trained: Any,
     best: list[Best],
-    valid: list[Pair],
+    valid: Any,
     gold: list[Links] | None,
 ) -> None:
     """The mean of these checkpoints becomes the model; its alignments are read as is best on the validation pairs."""
@@ -266,7 +259,7 @@ def finish(
     if gold is not None and trained.has_attention:
         trained.reading = choose_reading(trained, valid, gold)
     card = model_card(recipe, best)
-    save_model(directory / "model", weights, recipe, trained.source, trained.target, card, trained.reading)
+    save_model(directory / "model", weights, recipe, trained.fields, card, trained.reading)
 
 
 def model_card(recipe: Recipe, best: list[Best]) -> str:

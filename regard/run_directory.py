@@ -9,7 +9,7 @@ from regard.errors import UserError, naming
 from regard.recipe import Recipe, to_yaml
 
 HEADER = "# The recipe of a run of regard, with every default filled in\n"
-SEALED = ("tokenizers", "data", "spooled", "model")  # what a run writes as a whole, beside checkpoints
+SEALED = ("fields", "tokenizers", "data", "spooled", "model")  # what a run writes as a whole, beside checkpoints
 
 
 def claim(directory: Path) -> None:
@@ -50,3 +50,9 @@ def write_recipe(directory: Path, recipe: Recipe) -> None:
         flush(temporary)
         temporary.rename(directory / "recipe.yaml")
         flush(directory)
+
+
+def fields_folder(directory: Path) -> Path:
+    """Of a run; runs that began before there were fields keep their tokenizers."""
+    old = directory / "tokenizers"
+    return old if old.exists() else directory / "fields"

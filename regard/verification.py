@@ -1,22 +1,22 @@
 """What of a run or a model is whole, file by file: nothing is changed, and nothing stops at the first damage."""
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from regard.data.fields import load_field
 from regard.data.sealed import MANIFEST, examine, read_manifest
-from regard.data.tokenizers import load_tokenizer
 from regard.data.untrusted import open_plain
 from regard.errors import DamagedError, UserError
 from regard.models.directory import check_model
 from regard.models.stored import CONFIG, WEIGHTS
 from regard.recipe import read
-from regard.run_directory import SEALED
+from regard.run_directory import SEALED, fields_folder
 from regard.training.checkpoint import NAME
 
 RUN = ("recipe.yaml", "checkpoints", "journal.jsonl")  # what tells a run, one of them at least
-NEEDED = ("tokenizers", "data")  # by a run that has a checkpoint
 STEPS = ("checkpoints", "best")  # its folders of sealed directories, one a step
 
 
@@ -44,8 +44,9 @@ def in_run(run: Path) -> Iterator[Finding]:
     """Its parts in the order they are written. A run that has not come so far lacks the last of them."""
     begun = any((run / "checkpoints").glob("step-*"))
     yield told(run / "recipe.yaml", check_recipe)
+    needed = (fields_folder(run).name, "data") if begun else ()
     for name in SEALED[:-1]:
-        if (begun and name in NEEDED) or (run / name).exists():
+        if name in needed or (run / name).exists():
             yield from in_sealed(run / name)
     if begun or (run / "journal.jsonl").exists():
         yield told(run / "journal.jsonl", check_journal)
@@ -68,7 +69,7 @@ def in_sealed(directory: Path) -> Iterator[Finding]:
     yield from found
     names = {one.path.relative_to(directory).as_posix() for one in found}
     if all(one.whole for one in found):
-        yield from (told(directory, check, good) for name, check, good in CHECKS if name in names)
+        yield from (told(directory, check, good) for is_one, check, good in CHECKS if is_one(names))
 
 
 def told(path: Path, check: Callable[[Path], object], good: str = "whole") -> Finding:
@@ -100,13 +101,17 @@ def check_journal(path: Path) -> None:
                 raise DamagedError(f"{path}: damaged: line {number} is no JSON object")
 
 
-def check_tokenizers(directory: Path) -> None:
-    for side in ("source", "target"):
-        load_tokenizer(directory / side)
+def check_fields(directory: Path) -> None:
+    for folder in sorted(path for path in directory.iterdir() if path.is_dir()):
+        load_field(folder)
 
 
-# By a file that tells it: what a sealed directory is for, how that is checked, what is said if all is well
-CHECKS: tuple[tuple[str, Callable[[Path], object], str], ...] = (
-    (CONFIG, check_model, "can be loaded"),
-    ("source/tokenizer.json", check_tokenizers, "can be loaded"),
+def holds_fields(names: set[str]) -> bool:
+    return any(re.fullmatch(r"[^/]+/(tokenizer|field)\.json", name) for name in names)
+
+
+# By its files: what a sealed directory is for, how that is checked, what is said if all is well
+CHECKS: tuple[tuple[Callable[[set[str]], bool], Callable[[Path], object], str], ...] = (
+    (lambda names: CONFIG in names, check_model, "can be loaded"),
+    (holds_fields, check_fields, "can be loaded"),
 )

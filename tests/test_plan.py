@@ -63,7 +63,7 @@ def counted(section, learns):
     """By torch, of real numbers in float64, which oneDNN does not multiply."""
     model = build(configure(section), VOCABULARY, VOCABULARY).double().train()
     with FlopCounterMode(display=False, custom_mapping=MISSED) as counter, torch.set_grad_enabled(learns):
-        steps = model.decode(*pairs())
+        steps = model.TODO_teacher_forced(*pairs())
         loss = model.decoder.loss(steps, pairs()[2])
         if learns:
             (loss if steps.cost is None else loss + steps.cost).backward()
@@ -93,7 +93,7 @@ def really_kept(section, precision):
 
     kind = torch.autocast("cpu", torch.bfloat16, enabled=precision == "bfloat16")
     with kind, torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-        steps = model.decode(*pairs())
+        steps = model.TODO_teacher_forced(*pairs())
         model.decoder.loss(steps, pairs()[2])
     return sum(storage.nbytes() for place, storage in storages.items() if place not in apart)
 

@@ -1,15 +1,17 @@
 """Batches: rows of like length under a token budget, in an order that is a pure function of (seed, epoch)."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from regard.data.copies import extended_size, without_end
+from regard.data.fields import Field
 from regard.data.guides import dense_links
 from regard.data.store import Sequences, Store, random_bits
-from regard.data.tokenizer import END, PAD, START, UNKNOWN
+from regard.data.tokenizer import END, PAD
 
 Integers = npt.NDArray[np.int64]
 WINDOW = 16  # batches whose rows may change places, at most
@@ -18,18 +20,34 @@ BANDS = (1, 2, 4, 8)  # target lengths taken together before rows are sorted by 
 MANY = 1 << 17  # rows from which on the choice of the band hardly matters
 
 
-class Batch(NamedTuple):
-    """Padded ids of some rows. PAD stands after the end only."""
+class Column(NamedTuple):
+    """One named column of a batch: arrays, or tensors once it is on a device. PAD (0) stands after the end only."""
 
-    source: Integers  # [rows, longest]: tokens, END, PAD ...
-    source_lengths: Integers  # with END
-    target_input: Integers  # [rows, longest]: START, tokens, PAD ...
-    target_output: Integers  # [rows, longest]: tokens, END, PAD ...; over the extended vocabulary where words are copied
-    target_lengths: Integers  # with END
-    rows: Integers  # where these pairs stand in the store
-    copies: Integers | None = None  # [rows, longest source]: what copying each source token would write; PAD: nothing
-    copy_size: int = 0  # of the extended vocabulary: the target's, and the most unknown words that a row has
-    links: npt.NDArray[np.float32] | None = None  # [rows, longest target, longest source]: shares of each target token
+    values: Any  # [rows, time, *features], integers or floats; [rows, *features] where a row has one value
+    lengths: Any = None  # [rows], with END where the field has one; None: as long as all others, or one value a row
+    size: int | None = None  # of the extended vocabulary: the target's, and the most unknown words that a row has
+    times: int = 1  # dimensions of time: none for a value a row, two for links
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Columns by name: what a model reads and what it is to write. Copies and links are columns too."""
+
+    columns: Mapping[str, Column]
+    rows: Integers | None = None  # where these stand in the store
+
+    def __getitem__(self, name: str) -> Column:
+        return self.columns[name]
+
+    def get(self, name: str) -> Column | None:
+        return self.columns.get(name)
+
+
+def reading(source: Any, lengths: Any = None, copies: Any = None, size: int | None = None, target: Any = None) -> Batch:
+    """A batch of sources, and of targets where they are known; `copies` number what copying each source token would write."""
+    columns = {"source": Column(source, lengths)}
+    columns |= {} if target is None else {"target": Column(target)}
+    return Batch(columns if copies is None else columns | {"copies": Column(copies, size=size)})
 
 
 class Epoch:
@@ -157,33 +175,79 @@ def window_rows(sources: Integers, targets: Integers, budget: int) -> tuple[int,
 
 def collate(store: Store, rows: npt.NDArray[Any]) -> Batch:
     rows = np.asarray(rows, np.int64)
-    source, source_lengths = padded_rows(store.sources, rows)
-    target_output, target_lengths = padded_rows(store.targets, rows)
-    copies = None if store.copies is None else without_end(padded_rows(store.copies, rows)[0])
-    vocabulary = None if copies is None else int(store.facts["target_vocabulary"])
-    size = 0 if copies is None or vocabulary is None else extended_size(copies, vocabulary)
-    shape = len(rows), target_output.shape[1], source.shape[1]
-    links = None if store.links is None else dense_links(*store.links.gather(rows), shape)
-    words = shifted(target_output, vocabulary)
-    return Batch(source, source_lengths, words, target_output, target_lengths, rows, copies, size, links)
+    columns: dict[str, Column] = {}
+    for name, side in store.columns.items():
+        columns[name] = FORMS[side.form](side, rows, columns, store)
+    return Batch(columns, rows)
 
 
-def roomy(batch: Batch, rows: int, columns: int) -> Batch:
-    """The same batch with numbers of rows and columns that these divide, so that few shapes come again and again. A row more
-    has nothing to say: its source is END, its target empty."""
-    given = len(batch.source)
-    height, source, target = up(given, rows), up(batch.source.shape[1], columns), up(batch.target_output.shape[1], columns)
-    full = batch._replace(
-        source=wider(batch.source, height, source),
-        source_lengths=wider(batch.source_lengths, height),
-        target_input=wider(batch.target_input, height, target),
-        target_output=wider(batch.target_output, height, target),
-        copies=None if batch.copies is None else wider(batch.copies, height, source),
-        copy_size=up(batch.copy_size, columns),
-        links=None if batch.links is None else wider(batch.links, height, target, source),
+def marked(side: Sequences, rows: Integers, before: Mapping[str, Column], store: Store | None) -> Column:
+    """Tokens, END, PAD ..."""
+    return Column(*pad(*side.gather(rows)))
+
+
+def plain(side: Sequences, rows: Integers, before: Mapping[str, Column], store: Store | None) -> Column:
+    """Values one after the other, nothing added."""
+    values, lengths = side.gather(rows)
+    matrix = np.zeros(
+        (len(rows), int(lengths.max(initial=0)), *values.shape[1:]), np.float32 if values.dtype.kind == "f" else np.int64
     )
-    full.source[given:, 0], full.source_lengths[given:] = END, 1
-    return full
+    matrix[np.arange(matrix.shape[1]) < lengths[:, None]] = values
+    return Column(matrix, lengths)
+
+
+def single(side: Sequences, rows: Integers, before: Mapping[str, Column], store: Store | None) -> Column:
+    """One value a row."""
+    values, _ = side.gather(rows)
+    return Column(values if values.ndim > 1 else values.astype(np.int64), times=0)
+
+
+def offered(side: Sequences, rows: Integers, before: Mapping[str, Column], store: Store | None) -> Column:
+    """What copying each source token would write; PAD: nothing."""
+    assert store is not None, "what is offered is numbered by a target's vocabulary"
+    copies = without_end(pad(*side.gather(rows))[0])
+    return Column(copies, size=extended_size(copies, int(store.facts["target_vocabulary"])))
+
+
+def linked(side: Sequences, rows: Integers, before: Mapping[str, Column], store: Store | None) -> Column:
+    """[rows, target, source]: shares of each target token."""
+    shape = len(rows), before["target"].values.shape[1], before["source"].values.shape[1]
+    return Column(dense_links(*side.gather(rows), shape), times=2)
+
+
+# How a column of the store becomes one of a batch
+FORMS = {"marked": marked, "plain": plain, "single": single, "offered": offered, "linked": linked}
+
+
+def column_of(field: Field, rows: Sequence[Any]) -> Column:
+    """Of rows that are in no store, such as sentences to translate, as the field has encoded them."""
+    lengths = np.array([len(row) for row in rows], np.int64)
+    if field.features:
+        values = np.concatenate([np.zeros((0, *field.features), field.width), *rows])
+    else:
+        values = np.array([value for row in rows for value in row], np.int64)
+    side = Sequences(values, np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)]), field.form, field.marks)
+    return FORMS[field.form](side, np.arange(len(rows)), {}, None)
+
+
+def pad_to_multiple(batch: Batch, rows: int, columns: int, written: str) -> Batch:
+    """The same batch with numbers of rows and columns that these divide, so that few shapes come again and again. A row more
+    has nothing to say: what is read is END or 0, what is to be written is empty."""
+    return Batch({name: padded(one, rows, columns, name != written) for name, one in batch.columns.items()}, batch.rows)
+
+
+def padded(column: Column, rows: int, columns: int, read: bool) -> Column:
+    given, times = len(column.values), range(1, 1 + column.times)
+    shape = [up(given, rows), *column.values.shape[1:]]
+    for time in times:
+        shape[time] = up(shape[time], columns)
+    values = wider(column.values, *shape)
+    lengths = None if column.lengths is None else wider(column.lengths, shape[0])
+    if lengths is not None and read:
+        lengths[given:] = 1
+        if values.dtype == np.int64:
+            values[given:, 0] = END
+    return Column(values, lengths, None if column.size is None else up(column.size, columns), column.times)
 
 
 def up(number: int, step: int) -> int:
@@ -195,11 +259,6 @@ def wider(array: npt.NDArray[Any], *shape: int) -> npt.NDArray[Any]:
     result = np.full(shape, PAD, array.dtype)
     result[tuple(map(slice, array.shape))] = array
     return result
-
-
-def padded_rows(side: Sequences, rows: Integers) -> tuple[Integers, Integers]:
-    tokens, lengths = side.gather(rows)
-    return pad(tokens, lengths)
 
 
 def pad(tokens: npt.NDArray[Any], lengths: Integers) -> tuple[Integers, Integers]:
@@ -215,13 +274,3 @@ def pad_lists(sequences: Sequence[Sequence[int]]) -> tuple[Integers, Integers]:
     """The same for ids that are in no store, such as sentences to translate."""
     lengths = np.array([len(sequence) for sequence in sequences], np.int64)
     return pad(np.array([token for sequence in sequences for token in sequence], np.int64), lengths)
-
-
-def shifted(output: Integers, vocabulary: int | None = None) -> Integers:
-    """What the decoder reads when it should say `output`: START, then all but the last; END is never read.
-
-    A word past its vocabulary, which it copied, it reads as UNKNOWN.
-    """
-    begin = np.full((len(output), 1), START, np.int64)
-    earlier = output[:, :-1] if vocabulary is None else np.where(output[:, :-1] < vocabulary, output[:, :-1], UNKNOWN)
-    return np.concatenate([begin, np.where(earlier == END, PAD, earlier)], axis=1)

@@ -1,48 +1,51 @@
 """The token store: a corpus as ids on disk, memory-mapped, checksummed, made in constant memory, rebuilt when stale."""
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from regard.data.fields import Field, tokenizer_of
 from regard.data.guides import Guides
 from regard.data.readers import BadRows, read_rows
 from regard.data.sealed import file_digest, sealed, sweep, verify
-from regard.data.tokenizer import Tokenizer
-from regard.data.writer import SIDES, WIDTHS, Writer
+from regard.data.writer import WIDTHS, Writer
 from regard.errors import DamagedError, DataError
 from regard.recipe import Pairs
 
-FORMAT = 2
+FORMAT = 3
 Integers = npt.NDArray[np.int64]
 
 
 class Sequences:
-    """One side: all ids in a row, and where each sequence begins."""
+    """One column: the positions of all rows one after the other, and where each row begins."""
 
-    def __init__(self, tokens: npt.NDArray[Any], offsets: Integers) -> None:
-        self.tokens = tokens
+    def __init__(self, values: npt.NDArray[Any], offsets: Integers, form: str = "marked", marks: int = 1) -> None:
+        self.values = values
         self.offsets = offsets
+        self.form, self.marks = form, marks  # how it becomes a column of a batch, and how many positions that adds
         self.lengths: npt.NDArray[np.int32] = np.diff(offsets).astype(np.int32)
 
     @classmethod
-    def open(cls, folder: Path, side: str, width: object) -> "Sequences":
+    def open(cls, folder: Path, name: str, facts: Mapping[str, Any]) -> "Sequences":
+        width, features = facts["width"], [int(size) for size in facts["features"]]
         if width not in WIDTHS:
-            raise DamagedError(f"{folder / 'manifest.json'}: tokens of width {width!r}")
-        return cls(mapped(folder / f"{side}.tokens", np.dtype(str(width))), mapped(folder / f"{side}.offsets", np.dtype("<i8")))
+            raise DamagedError(f"{folder / 'manifest.json'}: values of width {width!r}")
+        values = mapped(folder / f"{name}.tokens", np.dtype(str(width))).reshape(-1, *features)
+        return cls(values, mapped(folder / f"{name}.offsets", np.dtype("<i8")), str(facts["form"]), int(facts["marks"]))
 
     def __getitem__(self, row: int) -> npt.NDArray[Any]:
-        return self.tokens[self.offsets[row] : self.offsets[row + 1]]
+        return self.values[self.offsets[row] : self.offsets[row + 1]]
 
     def gather(self, rows: Integers) -> tuple[npt.NDArray[Any], Integers]:
-        """The ids of these rows one after the other, and how many each has."""
+        """The positions of these rows one after the other, and how many each has."""
         lengths = self.lengths[rows].astype(np.int64)
         ends = np.cumsum(lengths)
         places = np.repeat(self.offsets[rows] - (ends - lengths), lengths) + np.arange(lengths.sum())
-        return self.tokens[places], lengths
+        return self.values[places], lengths
 
 
 def mapped(path: Path, width: np.dtype[Any]) -> npt.NDArray[Any]:
@@ -52,23 +55,12 @@ def mapped(path: Path, width: np.dtype[Any]) -> npt.NDArray[Any]:
 
 
 class Store:
-    """Pairs of id sequences; a row keeps its place for as long as the store lives."""
+    """Columns of arrays; a row keeps its place for as long as the store lives."""
 
-    def __init__(
-        self,
-        sources: Sequences,
-        targets: Sequences,
-        lines: Integers,
-        facts: dict[str, Any],
-        copies: Sequences | None = None,
-        links: Sequences | None = None,
-    ) -> None:
-        self.sources = sources
-        self.targets = targets  # over the extended vocabulary of each row where there are copies
+    def __init__(self, columns: Mapping[str, Sequences], lines: Integers, facts: dict[str, Any]) -> None:
+        self.columns = columns  # a model's own; `copies` and `links` where they are asked for
         self.lines = lines  # where each row stands in its file, from 1
         self.facts = facts  # rows_in = rows_used + rows_reported, and what the store was made from
-        self.copies = copies  # each source token as the target would write it
-        self.links = links  # target, source, target, source ...: the tokens that are linked to each other
 
     @classmethod
     def open(cls, directory: Path) -> "Store":
@@ -76,63 +68,52 @@ class Store:
         facts = verify(directory)
         if facts.get("store") != FORMAT:
             raise DamagedError(f"{directory / 'manifest.json'}: not a token store of format {FORMAT}")
-
-        def opened(side: str) -> Sequences:
-            return Sequences.open(directory, side, facts.get(f"{side}_width"))
-
-        extra = (opened(side) if f"{side}_width" in facts else None for side in SIDES[2:])
-        return cls(opened("source"), opened("target"), mapped(directory / "lines", np.dtype("<i8")), facts, *extra)
+        columns = {name: Sequences.open(directory, name, each) for name, each in facts["columns"].items()}
+        return cls(columns, mapped(directory / "lines", np.dtype("<i8")), facts)
 
     @classmethod
     def build(
-        cls,
-        directory: Path,
-        pairs: Pairs,
-        source_tokenizer: Tokenizer,
-        target_tokenizer: Tokenizer,
-        *,
-        max_length: int,
-        bad_rows: BadRows,
-        copying: bool = False,
-        links: bool = False,
-    ) -> "Store":
-        """`copying` adds what each source offers to be copied, `links` the tokens that `pairs.alignment` links."""
-        guides = Guides(alignment_of(pairs), source_tokenizer, target_tokenizer, max_length) if links else None
+        cls, directory: Path, files: Pairs, fields: Mapping[str, Field], *, max_length: int, bad_rows: BadRows,
+        copying: bool = False, links: bool = False,
+    ) -> "Store":  # fmt: skip
+        """`copying` adds what each source offers to be copied, `links` the tokens that `files.alignment` links."""
+        guides = guides_of(files, fields, max_length) if links else None
         facts = {
             "store": FORMAT,
-            "files": [describe_file(path) for path in files_of(pairs, links)],
-            "settings": settings(pairs, source_tokenizer, target_tokenizer, max_length, bad_rows, copying, links),
+            "files": [describe_file(path) for path in files_of(files, links)],
+            "settings": settings(files, fields, max_length, bad_rows, copying, links),
         }
         with sealed(directory, facts) as folder:
-            with Writer(folder, source_tokenizer, target_tokenizer, max_length, copying, guides) as writer:
-                for rows in read_rows(pairs):
+            with Writer(folder, fields, max_length, copying, guides) as writer:
+                for rows in read_rows(files):
                     bad_rows.add(rows.faults)
-                    bad_rows.skip(writer.append(rows, pairs))
+                    wrong, long = writer.append(rows, files)
+                    bad_rows.add(wrong)
+                    bad_rows.skip(long)
             if guides is not None:
-                guides.finish(pairs.files)
+                guides.finish(files.files)
             facts |= writer.facts()
         return cls.open(directory)
 
     def __len__(self) -> int:
-        return len(self.sources.lengths)
+        return len(self.lines)
 
-    def source(self, row: int) -> npt.NDArray[Any]:
-        return self.sources[row]
+    def __getitem__(self, column: str) -> Sequences:
+        return self.columns[column]
 
-    def target(self, row: int) -> npt.NDArray[Any]:
-        return self.targets[row]
+    def lengths(self, column: str | None) -> npt.NDArray[np.int32]:
+        """Positions of each row, marks not counted; none of a column that there is not."""
+        return np.zeros(len(self), np.int32) if column is None else self.columns[column].lengths
 
-    def rows(self, indices: Iterable[int]) -> tuple[list[npt.NDArray[Any]], list[npt.NDArray[Any]]]:
-        places = list(indices)
-        return [self.sources[row] for row in places], [self.targets[row] for row in places]
+    def positions(self, column: str, rows: Integers) -> int:
+        """Of these rows together, as a batch has them."""
+        side = self.columns[column]
+        return int(side.lengths[rows].sum()) + side.marks * len(rows)
 
-    @property
-    def source_lengths(self) -> npt.NDArray[np.int32]:
-        return self.sources.lengths
 
-    @property
-    def target_lengths(self) -> npt.NDArray[np.int32]:
-        return self.targets.lengths
+def guides_of(files: Pairs, fields: Mapping[str, Field], max_length: int) -> Guides:
+    source, target = (tokenizer_of(fields[name]) for name in ("source", "target"))
+    return Guides(alignment_of(files), source, target, max_length)
 
 
 def alignment_of(pairs: Pairs) -> Path:
@@ -147,12 +128,12 @@ def files_of(pairs: Pairs, links: bool) -> tuple[Path, ...]:
 
 
 def settings(
-    pairs: Pairs, source: Tokenizer, target: Tokenizer, max_length: int, bad_rows: BadRows, copying: bool, links: bool
+    files: Pairs, fields: Mapping[str, Field], max_length: int, bad_rows: BadRows, copying: bool, links: bool
 ) -> dict[str, Any]:
-    """What beside the files decides on the ids."""
+    """What beside the files decides on the values."""
     return {
-        "columns": list(pairs.named.values()) if pairs.pairs else None,
-        "tokenizers": [source.digest, target.digest],
+        "columns": {name: str(files.named.get(name)) for name in fields} if files.pairs else list(fields),
+        "fields": {name: field.digest for name, field in fields.items()},
         "max_length": max_length,
         "on_bad_row": bad_rows.policy,
         "copying": copying,
@@ -181,29 +162,20 @@ def unchanged(path: Path, recorded: dict[str, Any]) -> bool:
 
 
 def prepare(
-    directory: Path,
-    pairs: Pairs,
-    source_tokenizer: Tokenizer,
-    target_tokenizer: Tokenizer,
-    *,
-    max_length: int,
-    bad_rows: BadRows,
-    copying: bool = False,
-    links: bool = False,
-) -> Store:
+    directory: Path, files: Pairs, fields: Mapping[str, Field], *, max_length: int, bad_rows: BadRows,
+    copying: bool = False, links: bool = False,
+) -> Store:  # fmt: skip
     """The store at `directory` if it is intact and made from just this; built anew otherwise."""
-    wanted = settings(pairs, source_tokenizer, target_tokenizer, max_length, bad_rows, copying, links)
+    wanted = settings(files, fields, max_length, bad_rows, copying, links)
     try:
         store = Store.open(directory)
-        if store.facts["settings"] == wanted and all(map(unchanged, files_of(pairs, links), store.facts["files"])):
+        if store.facts["settings"] == wanted and all(map(unchanged, files_of(files, links), store.facts["files"])):
             return store
     except DamagedError:
         pass  # it is a cache: make it again
     sweep(directory.absolute().parent)
-    return Store.build(
-        directory, pairs, source_tokenizer, target_tokenizer, max_length=max_length, bad_rows=bad_rows, copying=copying,
-        links=links,
-    )  # fmt: skip
+    asked: dict[str, Any] = {"max_length": max_length, "bad_rows": bad_rows, "copying": copying, "links": links}
+    return Store.build(directory, files, fields, **asked)
 
 
 def random_bits(seed: int, stream: int) -> np.random.Philox:
@@ -220,12 +192,13 @@ def held_out(rows: int, number: int, seed: int) -> npt.NDArray[np.bool_]:
     return mask
 
 
-def texts_of(store: Store, pairs: Pairs, rows: Sequence[int]) -> list[tuple[str, str]]:
-    """What these rows say in the files the store was made from."""
+def texts_of(store: Store, files: Pairs, fields: Mapping[str, Field], rows: Sequence[int]) -> list[tuple[str, ...]]:
+    """What these rows say in the files the store was made from: a value for each column, in their order."""
     wanted = {int(store.lines[row]) for row in rows}
-    found: dict[int, tuple[str, str]] = {}
-    for block in read_rows(pairs):
-        for line, source, target in zip(block.lines, block.columns["source"], block.columns["target"], strict=True):
+    found: dict[int, tuple[str, ...]] = {}
+    for block in read_rows(files):
+        values = (field.located(block.columns[name], files.file_of(name).parent) for name, field in fields.items())
+        for line, *row in zip(block.lines, *values, strict=True):
             if line in wanted:
-                found[line] = (source, target)
+                found[line] = tuple(row)
     return [found[int(store.lines[row])] for row in rows]

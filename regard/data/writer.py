@@ -1,8 +1,8 @@
-"""Rows of text on their way into a token store: encoded, counted, appended to one file a side."""
+"""Rows on their way into a token store: encoded, counted, appended to two files a column."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from io import BufferedWriter
-from itertools import chain, compress
+from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -10,91 +10,131 @@ import numpy as np
 import numpy.typing as npt
 
 from regard.data.copies import extended_rows
+from regard.data.fields import Field, Problems, tokenizer_of
 from regard.data.guides import Guides
 from regard.data.readers import Fault, Rows
-from regard.data.tokenizer import Tokenizer
 from regard.recipe import Pairs
 
-WIDTHS = ("<u2", "<i4")  # the first where the vocabulary fits
-SIDES = ("source", "target", "copies", "links")  # the last two where they are asked for
+WIDTHS = ("<u2", "<i4", "<f4", "|u1")  # of integers the first where the vocabulary fits
 Integers = npt.NDArray[np.int64]
 
 
-class SideWriter:
-    """Appends sequences to one side's two files."""
+class ColumnWriter:
+    """Appends rows to one column's two files."""
 
-    def __init__(self, folder: Path, side: str, largest: int) -> None:
-        self.side, self.width = side, np.dtype(WIDTHS[0] if largest <= 1 << 16 else WIDTHS[1])
-        self.tokens: BufferedWriter = (folder / f"{side}.tokens").open("wb")
-        self.offsets: BufferedWriter = (folder / f"{side}.offsets").open("wb")
+    def __init__(self, folder: Path, name: str, width: str, form: str, marks: int = 0, features: tuple[int, ...] = ()) -> None:
+        self.form, self.marks, self.features, self.width = form, marks, features, np.dtype(width)
+        self.values: BufferedWriter = (folder / f"{name}.tokens").open("wb")
+        self.offsets: BufferedWriter = (folder / f"{name}.offsets").open("wb")
         self.offsets.write(np.zeros(1, "<i8").tobytes())
         self.end = 0
 
-    def append(self, ids: Sequence[list[int]], lengths: Integers) -> None:
+    def append(self, rows: Sequence[Any], lengths: Integers) -> None:
         ends = self.end + np.cumsum(lengths)
         self.end += int(lengths.sum())
-        self.tokens.write(np.fromiter(chain.from_iterable(ids), self.width, int(lengths.sum())).tobytes())
+        if self.features:
+            for row in rows:
+                self.values.write(np.ascontiguousarray(row, self.width).tobytes())
+        else:
+            self.values.write(np.fromiter(chain.from_iterable(rows), self.width, int(lengths.sum())).tobytes())
         self.offsets.write(ends.astype("<i8").tobytes())
 
     def close(self) -> None:
-        self.tokens.close()
+        self.values.close()
         self.offsets.close()
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        return {"width": self.width.str, "form": self.form, "marks": self.marks, "features": list(self.features)}
+
+
+def integers(largest: int) -> str:
+    return WIDTHS[0] if largest <= 1 << 16 else WIDTHS[1]
 
 
 class Writer:
-    """Turns blocks of rows into ids, and counts them."""
+    """Turns blocks of rows into arrays, and counts them."""
 
     def __init__(
-        self, folder: Path, source: Tokenizer, target: Tokenizer, max_length: int, copying: bool, guides: Guides | None
+        self, folder: Path, fields: Mapping[str, Field], max_length: int, copying: bool, guides: Guides | None
     ) -> None:
-        self.source, self.target, self.copying, self.guides = source, target, copying, guides
-        extended = len(target) + (max_length if copying else 0)
-        largest = {"source": len(source), "target": extended, "copies": extended, "links": max_length}
-        present = (True, True, copying, guides is not None)
-        self.sides = [SideWriter(folder, side, largest[side]) for side in compress(SIDES, present)]
+        self.fields, self.copying, self.guides, self.max_length = fields, copying, guides, max_length
+        more = max_length if copying else 0  # words that a row may add to the target's vocabulary
+        self.columns = {
+            name: ColumnWriter(folder, name, self.width(name, field, more), field.form, field.marks, field.features)
+            for name, field in fields.items()
+        }
+        if copying:
+            width = integers(len(tokenizer_of(fields["target"])) + more)
+            self.columns["copies"] = ColumnWriter(folder, "copies", width, "offered")
+        if guides is not None:
+            self.columns["links"] = ColumnWriter(folder, "links", integers(max_length), "linked")
         self.lines: BinaryIO = (folder / "lines").open("wb")
-        self.max_length = max_length
         self.rows_in = self.rows_used = 0
+
+    def width(self, name: str, field: Field, more: int) -> str:
+        return field.width if field.largest is None else integers(field.largest + (more if name == "target" else 0))
 
     def __enter__(self) -> "Writer":
         return self
 
     def __exit__(self, *error: object) -> None:
-        for side in self.sides:
-            side.close()
+        for column in self.columns.values():
+            column.close()
         self.lines.close()
 
-    def append(self, rows: Rows, pairs: Pairs) -> list[Fault]:
-        """Write what is short enough; the faults say what is not."""
-        ids = self.sequences(rows)
-        lengths = [np.fromiter(map(len, side), np.int64, len(side)) for side in ids]
-        long = np.maximum(*lengths[:2]) > self.max_length
-        for side, tokens, counts in zip(self.sides, ids, lengths, strict=True):
-            side.append(list(compress(tokens, ~long)) if long.any() else tokens, counts[~long])
-        self.lines.write(np.asarray(rows.lines, "<i8")[~long].tobytes())
+    def append(self, rows: Rows, files: Pairs) -> tuple[list[Fault], list[Fault]]:
+        """Write what can be used and is short enough; the faults say what is not."""
+        arrays, wrong = self.encode(rows, files)
+        lengths = {name: np.fromiter(map(len, each), np.int64, len(each)) for name, each in arrays.items()}
+        wrong += self.unlike(rows, files, lengths, {fault.line for fault in wrong})
+        long = np.maximum.reduce([lengths[name] for name in self.fields]) > self.max_length
+        bad = {fault.line for fault in wrong}
+        use = np.array([line not in bad for line in rows.lines], np.bool_) & ~long if bad else ~long
+        for name, column in self.columns.items():
+            each = arrays[name] if use.all() else [arrays[name][row] for row in np.flatnonzero(use)]
+            column.append(each, lengths[name][use])
+        self.lines.write(np.asarray(rows.lines, "<i8")[use].tobytes())
         self.rows_in += len(rows.lines) + len(rows.faults)
-        self.rows_used += int((~long).sum())
-        return [self.too_long(pairs, rows.lines[row], [int(side[row]) for side in lengths]) for row in np.flatnonzero(long)]
+        self.rows_used += int(use.sum())
+        return wrong, [self.too_long(files, rows, row, lengths) for row in np.flatnonzero(long) if rows.lines[row] not in bad]
 
-    def sequences(self, rows: Rows) -> list[list[list[int]]]:
-        """Of each side, in the order of SIDES, the ids of each row."""
-        links = [] if self.guides is None else [self.guides.links(rows)]
-        sources = self.source.encode(rows.columns["source"])
-        if not self.copying:
-            return [sources, self.target.encode(rows.columns["target"]), *links]
-        offers, targets = extended_rows(rows.columns["source"], rows.columns["target"], self.source, self.target)
-        return [sources, targets, [offer.ids for offer in offers], *links]
+    def encode(self, rows: Rows, files: Pairs) -> tuple[dict[str, Any], list[Fault]]:
+        """The positions of each row, by column, and rows whose values no field can read."""
+        arrays, faults = dict[str, Any](), list[Fault]()
+        if self.copying:
+            source, target = (tokenizer_of(self.fields[name]) for name in ("source", "target"))
+            offers, targets = extended_rows(rows.columns["source"], rows.columns["target"], source, target)
+            arrays = {"target": targets, "copies": [offer.ids for offer in offers]}
+        for name, field in self.fields.items():
+            problems = Problems()
+            if name not in arrays:
+                arrays[name], problems = field.encode(field.located(rows.columns[name], files.file_of(name).parent))
+            faults += [Fault(files.file_of(name), rows.lines[row], problem) for row, problem in problems.items()]
+        if self.guides is not None:
+            arrays["links"] = self.guides.links(rows)
+        return arrays, faults
 
-    def too_long(self, pairs: Pairs, line: int, lengths: list[int]) -> Fault:
-        side = 0 if lengths[0] > self.max_length else 1
-        return Fault(
-            pairs.file_of(SIDES[side]),
-            line,
-            f"too long: {lengths[side]} tokens, data.max_length is {self.max_length}",
-        )
+    def unlike(self, rows: Rows, files: Pairs, lengths: Mapping[str, Integers], known: set[int]) -> list[Fault]:
+        """Rows of a column that goes position by position with another, and does not."""
+        found = list[Fault]()
+        for name, field in self.fields.items():
+            if field.like is None or field.like not in lengths:
+                continue
+            for row in np.flatnonzero(lengths[name] != lengths[field.like]):
+                if rows.lines[row] not in known:
+                    problem = f"{lengths[name][row]} {name} for {lengths[field.like][row]} tokens of the {field.like}"
+                    advice = "a tokenizer that cuts at spaces has one token for each word: data.tokenizer.kind=word"
+                    found.append(Fault(files.file_of(name), rows.lines[row], f"{problem} ({advice})"))
+        return found
+
+    def too_long(self, files: Pairs, rows: Rows, row: int, lengths: Mapping[str, Integers]) -> Fault:
+        name = next(name for name in self.fields if lengths[name][row] > self.max_length)
+        problem = f"too long: {lengths[name][row]} tokens, data.max_length is {self.max_length}"
+        return Fault(files.file_of(name), rows.lines[row], problem)
 
     def facts(self) -> dict[str, Any]:
         counts = {"rows_in": self.rows_in, "rows_used": self.rows_used, "rows_reported": self.rows_in - self.rows_used}
-        widths = {f"{side.side}_width": side.width.str for side in self.sides}
         unguided = {} if self.guides is None else {"rows_unguided": self.guides.left_out}
-        return {**counts, **widths, **unguided, "target_vocabulary": len(self.target)}
+        vocabulary = {"target_vocabulary": len(tokenizer_of(self.fields["target"]))} if self.copying else {}
+        return {**counts, **unguided, **vocabulary, "columns": {name: column.facts for name, column in self.columns.items()}}

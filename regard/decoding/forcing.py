@@ -7,15 +7,17 @@ import numpy as np
 import torch
 from jaxtyping import Float
 
-from regard.data.batching import pad_lists, shifted
+from regard.data.batching import Column
 from regard.data.copies import Copied, extended_rows
+from regard.data.fields import Problems
 from regard.data.links import merge_pieces
 from regard.data.tokenizers import PAD
 from regard.decoding.reading import Alignment, Pair, own_words, read_weights
 from regard.decoding.trained import Answers, Trained, batches
 from regard.errors import UserError
 from regard.models.directory import Reading
-from regard.models.interface import Copies, Steps
+from regard.models.generator import shifted
+from regard.models.interface import Steps
 
 Tokens = Sequence[Sequence[int]]
 
@@ -98,8 +100,8 @@ class TeacherForced(Trained):
         if look and not self.has_attention:
             raise UserError("this model has no attention, so there is nothing to look at or to align by")
         both = list(pairs)
-        sources, targets, offers = self.tokens(both)
-        problems = self.problems(sources, targets)
+        sources, targets, offers, problems = self.tokens(both)
+        problems |= self.problems(sources, targets)
         results: list[Any] = [None] * len(both)
         sizes = [max(len(source), len(target)) for source, target in zip(sources, targets, strict=True)]
         for rows in batches(sizes, self.decoding.batch_tokens, [row for row in range(len(both)) if row not in problems]):
@@ -109,16 +111,16 @@ class TeacherForced(Trained):
                 results[row] = result
         return Answers(results, problems)
 
-    def steps(self, sources: Tokens, targets: Tokens, copies: Copies | None, look: bool) -> Steps:
+    def steps(self, sources: Sequence[Any], targets: Tokens, copies: Column | None, look: bool) -> Steps:
         """All steps of known targets at once."""
-        source, lengths, copies = self.inputs(sources, copies)
-        words = torch.from_numpy(shifted(pad_lists(targets)[0], len(self.target))).to(self.device)
-        return self.model.decode(source, lengths, words, copies, look)
+        found: Steps = self.model.teacher_forced(self.inputs(sources, copies), shifted(self.pad(targets)[0]), look)
+        return found
 
-    def tokens(self, pairs: Sequence[Pair]) -> tuple[list[list[int]], list[list[int]], list[Copied]]:
-        """Of known pairs: sources, targets (over the extended vocabulary if the model copies), and what is offered."""
+    def tokens(self, pairs: Sequence[Pair]) -> tuple[list[Any], list[list[int]], list[Copied], Problems]:
+        """Of known pairs: sources, targets (over the extended vocabulary if the model copies), what is offered, problems."""
         sources, targets = [source for source, _ in pairs], [target for _, target in pairs]
+        read, problems = self.encoded("source", sources)
         if not self.model.copies_words:
-            return self.source.encode(sources), self.target.encode(targets), self.offers(sources)
+            return read, self.target.encode(targets), self.offers(sources), problems
         offers, extended = extended_rows(sources, targets, self.source, self.target)
-        return self.source.encode(sources), extended, offers
+        return read, extended, offers, problems

@@ -7,6 +7,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
+from regard.data.batching import Batch, Column
 from regard.data.copies import Copied
 from regard.data.tokenizers import END, START
 from regard.decoding.beam import beam_search
@@ -19,7 +20,6 @@ from regard.decoding.sampling import Sampling, chances_of, sample
 from regard.decoding.streaming import OnStep, PartialOutput, Tell, watcher
 from regard.decoding.trained import Answers, batches
 from regard.errors import UserError
-from regard.models.interface import Copies
 from regard.recipe import Decoding, parse
 
 
@@ -63,10 +63,10 @@ class TrainedGenerator(TeacherForced):
         self, texts: Iterable[str], settings: Decoding, sampling: Sampling | None = None, on_step: OnStep | None = None
     ) -> Answers[list[Hypothesis]]:
         lines = list(texts)
-        tokens, offers = self.source.encode(lines), self.offers(lines)
-        problems = self.problems(tokens)
+        (tokens, problems), offers = self.encoded("source", lines), self.offers(lines)
+        problems |= self.problems(tokens)
         results: list[list[Hypothesis] | None] = [None if row in problems else [] for row in range(len(lines))]
-        readable = [row for row in range(len(lines)) if tokens[row] and row not in problems]
+        readable = [row for row in range(len(lines)) if len(tokens[row]) and row not in problems]
         for rows in batches([len(row) for row in tokens], settings.batch_tokens // settings.beam, readable):
             copies = self.copies([offers[row] for row in rows])
             tells = None if on_step is None else [self.tell(on_step, row, offers[row]) for row in rows]
@@ -91,18 +91,19 @@ class TrainedGenerator(TeacherForced):
     @torch.inference_mode()
     def search_batch(
         self,
-        sources: Sequence[Sequence[int]],
+        sources: Sequence[Any],
         settings: Decoding,
-        copies: Copies | None = None,
+        copies: Column | None = None,
         sampling: Sampling | None = None,
         tells: Sequence[Tell] | None = None,
     ) -> list[list[Found]]:
         inputs = self.inputs(sources, copies)
-        request = Request(settings, inputs[0], inputs[1], self.target, self.model.limits)
+        request = Request(settings, inputs, self.lengths(inputs, settings), self.target, self.model.limits)
         if not self.fit_together(request):
             return self.search_alike(sources, settings, sampling, tells)
-        memory = self.model.encode(*inputs)
-        step, state = ruled(*self.model.start(memory), requested(request))
+        memory = self.model.encode(inputs)
+        first, before = self.model.start(memory)
+        step, state = ruled(first, before, requested(request))
         start = torch.full_like(request.lengths, START)
         ways: dict[str, Any] = {"end": END, "length_penalty": settings.length_penalty, "length_norm": settings.length_norm}
         if sampling is not None:
@@ -124,7 +125,7 @@ class TrainedGenerator(TeacherForced):
         return int(lengths.max() + self.limits(lengths, request.decoding).max()) <= both.places
 
     def search_alike(
-        self, sources: Sequence[Sequence[int]], settings: Decoding, sampling: Sampling | None, tells: Sequence[Tell] | None
+        self, sources: Sequence[Any], settings: Decoding, sampling: Sampling | None, tells: Sequence[Tell] | None
     ) -> list[list[Found]]:
         """Sources of one length at a time."""
         found: dict[int, list[Found]] = {}
@@ -134,6 +135,14 @@ class TrainedGenerator(TeacherForced):
             some = self.search_batch([sources[row] for row in rows], settings, None, sampling, told)
             found |= zip(rows, some, strict=True)
         return [found[row] for row in range(len(sources))]
+
+    def lengths(self, batch: Batch, settings: Decoding) -> Int[Tensor, "batch"]:
+        """Of the sources, END included; one that has no length allows outputs of any."""
+        source = batch["source"]
+        if source.lengths is None:
+            return torch.full((len(source.values),), settings.max_length, device=source.values.device)
+        lengths: Tensor = source.lengths
+        return lengths
 
     def limits(self, lengths: Int[Tensor, "batch"], settings: Decoding) -> Int[Tensor, "batch"]:
         """How many tokens an output may have, its end mark included; `lengths` count that of the source."""

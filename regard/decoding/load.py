@@ -7,12 +7,12 @@ import torch
 from regard.decoding.generator import TrainedGenerator
 from regard.decoding.trained import Trained
 from regard.errors import UserError
-from regard.models import Model
+from regard.models import Generator, Model
 from regard.models.device import choose_device
 from regard.models.directory import Bundle, load_model
 
 # A shape of model, and what it is in use; the nearest class counts
-IN_USE: dict[type[Model], type[Trained]] = {Model: TrainedGenerator}
+IN_USE: dict[type[Model], type[Trained]] = {Generator: TrainedGenerator}
 
 
 def in_use(bundle: Bundle, device: torch.device | str = "cpu") -> Trained:

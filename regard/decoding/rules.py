@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from regard.data.batching import Batch
 from regard.data.tokenizers import Tokenizer
 from regard.models.interface import StepFunction
 from regard.models.limits import Limits
@@ -40,7 +41,7 @@ class Request(NamedTuple):
     """What is known of a batch before its first word is written."""
 
     decoding: Decoding
-    source: Int[Tensor, "batch source"]  # tokens and END, padded
+    batch: Batch  # the sources, padded
     lengths: Int[Tensor, "batch"]  # of the sources, END included
     target: Tokenizer
     places: Limits = Limits()

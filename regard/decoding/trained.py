@@ -1,17 +1,18 @@
-"""A trained model in use, whatever its shape: its tokenizers, its device, and the way from texts to what it reads."""
+"""A trained model in use, whatever its shape: its fields, its device, and the way from raw values to what it reads."""
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
 
-from regard.data.batching import pad_lists
+from regard.data.batching import Batch, Column, column_of, pad_lists
 from regard.data.copies import Copied, copied, extended_size, without_end
+from regard.data.fields import Problems, tokenizer_of
+from regard.data.tokenizers import Tokenizer
 from regard.errors import InputError
-from regard.models import Model
+from regard.models.device import on_device
 from regard.models.directory import Bundle
-from regard.models.interface import Copies
 
 Result = TypeVar("Result")
 Other = TypeVar("Other")
@@ -37,29 +38,44 @@ class Trained:
 
     def __init__(self, bundle: Bundle, device: torch.device | str = "cpu") -> None:
         self.device = torch.device(device)
-        self.model: Model = bundle.model.to(self.device).eval()
-        self.source, self.target, self.decoding = bundle.source, bundle.target, bundle.decoding
+        self.model: Any = bundle.model.to(self.device).eval()
+        self.fields, self.decoding = bundle.fields, bundle.decoding
         self.reading = bundle.reading  # how `align` reads the attention, unless it is told
 
     @property
+    def source(self) -> Tokenizer:
+        return tokenizer_of(self.fields["source"])
+
+    @property
+    def target(self) -> Tokenizer:
+        return tokenizer_of(self.fields["target"])
+
+    @property
     def has_attention(self) -> bool:
-        return self.model.has_attention
+        found: bool = self.model.has_attention
+        return found
+
+    def encoded(self, column: str, values: Sequence[str]) -> tuple[list[Any], Problems]:
+        """The positions of each value, and what is wrong with some."""
+        return self.fields[column].encode(values)
 
     def too_long(self, sources: Sequence[str], targets: Sequence[str] | None = None) -> dict[int, str]:
-        """The texts, or pairs, that this model has no places for, by their index from 0, and what is wrong with each."""
+        """The inputs, or pairs, that this model has no places for, by their index from 0, and what is wrong with each."""
         if not any(self.model.limits):
             return {}
-        return self.problems(self.source.encode(sources), None if targets is None else self.target.encode(targets))
+        read, _ = self.encoded("source", sources)
+        return self.problems(read, None if targets is None else self.target.encode(targets))
 
-    def problems(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]] | None = None) -> dict[int, str]:
+    def problems(self, sources: Sequence[Any], targets: Sequence[Sequence[int]] | None = None) -> dict[int, str]:
         limits = self.model.limits
         counts = zip(map(len, sources), [0] * len(sources) if targets is None else map(len, targets), strict=True)
         found = ((index, limits.problem(*each)) for index, each in enumerate(counts if any(limits) else ()))
         return {index: problem for index, problem in found if problem is not None}
 
-    def inputs(self, sources: Sequence[Sequence[int]], copies: Copies | None = None) -> tuple[Tensor, Tensor, Copies | None]:
-        """A batch of sources as the model reads it: `Model.encode` takes no more."""
-        return *self.pad(sources), copies
+    def inputs(self, sources: Sequence[Any], copies: Column | None = None) -> Batch:
+        """A batch of sources as the model reads it."""
+        read = on_device(Batch({"source": column_of(self.fields["source"], sources)}), self.device)
+        return read if copies is None else Batch({**read.columns, "copies": copies})
 
     def pad(self, rows: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
         """Tokens and END, padded as in training, and their lengths."""
@@ -72,12 +88,12 @@ class Trained:
             return [Copied([], [])] * len(texts)
         return [copied(surfaces, self.target) for surfaces in self.source.surfaces(texts)]
 
-    def copies(self, offers: Sequence[Copied]) -> Copies | None:
+    def copies(self, offers: Sequence[Copied]) -> Column | None:
         """The offers of a batch, for a model that copies."""
         if not self.model.copies_words:
             return None
         words = without_end(pad_lists([offer.ids for offer in offers])[0])
-        return Copies(torch.from_numpy(words).to(self.device), extended_size(words, len(self.target)))
+        return Column(torch.from_numpy(words).to(self.device), size=extended_size(words, len(self.target)))
 
 
 def batches(lengths: Sequence[int], budget: int, rows: Sequence[int]) -> Iterator[list[int]]:

@@ -5,17 +5,18 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from regard.data.batching import pad_lists, shifted
+from regard.data.batching import Batch, pad_lists
 from regard.data.tokenizers import END, PAD, Tokenizer
 from regard.decoding.generator import TrainedGenerator
 from regard.decoding.greedy import cut
 from regard.decoding.hypothesis import Found
 from regard.decoding.sampling import Sampling
 from regard.evaluation.metrics import rewards as known_rewards
+from regard.models.device import to_device
+from regard.models.generator import shifted
 from regard.recipe import Risk, choose
 from regard.tables import TABLES
 from regard.training.expected import RISKS, Candidates, Propose
-from regard.training.objective import Examples, to_device
 
 NOBODY = "\N{REPLACEMENT CHARACTER}"  # spells a reference's unknown words, which no output can write
 
@@ -28,15 +29,16 @@ def proposer(trained: TrainedGenerator, risk: Risk) -> Propose:
     """Candidates by samples or by beam search; a minimum of risk is sought over distinct ones."""
     distinct = not choose(RISKS, risk.objective, "objective").samples
 
-    def propose(examples: Examples, seed: int) -> Candidates:
-        rows = examples.source.tolist(), examples.source_lengths.tolist()
+    def propose(batch: Batch, seed: int) -> Candidates:
+        source = batch["source"]
+        rows = source.values.tolist(), source.lengths.tolist()
         sources = [row[: length - 1] for row, length in zip(*rows, strict=True)]  # END is put there again
         sampling = choose(SEARCHES, risk.search, "search")(seed)
         settings = trained.settings(beam=risk.candidates, length_penalty=0.0)
-        found = trained.search_batch(sources, settings, examples.copies, sampling)
+        found = trained.search_batch(sources, settings, batch.get("copies"), sampling)
         lists = [unique(one) if distinct else one for one in found]
-        limits = trained.limits(examples.source_lengths, settings).tolist()
-        return collected(lists, risk, limits, examples, trained.target)
+        limits = trained.limits(source.lengths, settings).tolist()
+        return collected(lists, risk, limits, batch["target"].values, trained.target)
 
     return propose
 
@@ -46,9 +48,9 @@ def unique(found: Sequence[Found]) -> list[Found]:
 
 
 def collected(
-    lists: Sequence[Sequence[Found]], risk: Risk, limits: Sequence[int], examples: Examples, target: Tokenizer
+    lists: Sequence[Sequence[Found]], risk: Risk, limits: Sequence[int], references: Tensor, target: Tokenizer
 ) -> Candidates:
-    device = examples.source.device
+    device = references.device
     filled = [[*found, *[Found([], 0.0)] * (risk.candidates - len(found))] for found in lists]
     tokens = [one.tokens for found in filled for one in found]
     output, _ = pad_lists(tokens)
@@ -56,9 +58,9 @@ def collected(
         if len(words) == limits[row // risk.candidates]:
             output[row, len(words)] = PAD  # cut off: it never said that it ends
     real = torch.tensor([[at < len(found) for at in range(risk.candidates)] for found in lists])
-    values = torch.tensor(rewards(filled, examples.target_output, risk.reward, target))
-    read = shifted(output, len(target))
-    return Candidates(to_device(read, device), to_device(output, device), values.to(device), real.to(device))
+    values = torch.tensor(rewards(filled, references, risk.reward, target))
+    there = to_device(output, device)
+    return Candidates(shifted(there), there, values.to(device), real.to(device))
 
 
 def rewards(lists: Sequence[Sequence[Found]], references: Tensor, name: str, target: Tokenizer) -> list[list[float]]:

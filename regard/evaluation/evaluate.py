@@ -28,8 +28,8 @@ def read_test(pairs: Pairs) -> list[Pair]:
 class Question(NamedTuple):
     """What a model is judged on."""
 
-    trained: TrainedGenerator
-    pairs: Sequence[Pair]
+    trained: Any  # of the class that fits the shape of its model
+    pairs: Sequence[Any]  # rows: a value for each column
     gold: Sequence[Links] | None = None  # the true alignments of the pairs
     decoding: Decoding | None = None
 
@@ -39,7 +39,8 @@ class Question(NamedTuple):
 
     def unread(self) -> dict[int, str]:
         """The pairs that are too long for the model."""
-        return self.trained.too_long([source for source, _ in self.pairs], self.references)
+        found: dict[int, str] = self.trained.too_long([source for source, _ in self.pairs], self.references)
+        return found
 
 
 Evidence = tuple[Sequence[Any], Sequence[Any]]  # what the model gave, and what is true

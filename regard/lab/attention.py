@@ -60,7 +60,7 @@ def tested(run: Path, pairs: Pairs) -> dict[str, float]:
 def pace(recipe: Recipe, run: Path) -> dict[str, Any]:
     """Target tokens a second of whole updates, and the memory they take."""
     device, prepared = choose_device(recipe.training.device), prepare(recipe, run, lambda _: None)
-    model = build(configure(recipe.model), len(prepared.source), len(prepared.target)).to(device)
+    model = build(configure(recipe.model), *prepared.shapes).to(device)
     trainer = Trainer(model, prepared.store, prepared.plan, recipe.training, run, Group(0, 1, device), dict)
     update(trainer, prepared, range(TIMED))
     memory = peak(trainer, prepared, device)
@@ -77,7 +77,7 @@ def update(trainer: Trainer, prepared: Prepared, steps: range) -> int:
     trainer.objective.train()
     for step in steps:
         rows = prepared.plan.batch(step)
-        tokens = int(prepared.store.target_lengths[rows].sum()) + len(rows)
+        tokens = prepared.store.positions("target", rows)
         trainer.backward(rows, tokens)
         nn.utils.clip_grad_norm_(trainer.model.parameters(), trainer.clip)
         trainer.optimizer.step()
@@ -92,7 +92,7 @@ def peak(trainer: Trainer, prepared: Prepared, device: torch.device) -> int:
         torch.cuda.reset_peak_memory_stats()
         update(trainer, prepared, range(TIMED))
         return int(torch.cuda.max_memory_allocated() / 2**20)
-    batches = [trainer.examples(prepared.plan.batch(step)) for step in range(4)]
+    batches = [trainer.batch(prepared.plan.batch(step)) for step in range(4)]
     return max(kept(lambda batch=batch: trainer.objective(batch)) for batch in batches) // 2**20  # type: ignore[misc]
 
 

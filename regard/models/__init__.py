@@ -3,16 +3,18 @@
 from collections.abc import Mapping
 from typing import Any
 
-from regard.data.tokenizers import Tokenizer
+from regard.data.fields import Field, Shape
 from regard.errors import UserError
-from regard.models.decoder_alone import DecoderAlone, DecoderAloneConfig
+from regard.models.decoder_alone import DecoderAlone
+from regard.models.generator import Generator
 from regard.models.interface import Model
-from regard.models.sequence_to_sequence import SequenceToSequence, SequenceToSequenceConfig
+from regard.models.sequence_to_sequence import SequenceToSequence
 from regard.recipe import choose, parse
 
 __all__ = [
     "MODELS",
     "DecoderAlone",
+    "Generator",
     "Model",
     "ModelConfig",
     "SequenceToSequence",
@@ -21,25 +23,26 @@ __all__ = [
     "refuse_two_vocabularies",
 ]
 
-ModelConfig = SequenceToSequenceConfig | DecoderAloneConfig
+ModelConfig = Any  # the Config of an entry of MODELS
 MODELS: dict[str, type[Model]] = {"sequence_to_sequence": SequenceToSequence, "decoder_alone": DecoderAlone}
 
 
 def configure(values: Mapping[str, Any]) -> ModelConfig:
     """The typed form of a recipe's `model` section, every default filled in."""
     model = choose(MODELS, values.get("kind", "sequence_to_sequence"), "model")
-    config: Any = parse(model.Config, dict(values), where="model")
-    found: ModelConfig = config
-    return found
+    return parse(model.Config, dict(values), where="model")
 
 
-def build(config: ModelConfig, source_vocabulary: int, target_vocabulary: int) -> Model:
-    return MODELS[config.kind](config, source_vocabulary, target_vocabulary)
+def build(config: ModelConfig, *shapes: Shape | int) -> Model:
+    """For columns of these shapes, in the order that the config names them; a number is that of a vocabulary."""
+    columns = zip(config.columns.values(), shapes, strict=True)
+    given = (Shape(kind, (shape,)) if isinstance(shape, int) else shape for kind, shape in columns)
+    return MODELS[config.kind](config, *given)
 
 
-def refuse_two_vocabularies(config: ModelConfig, source: Tokenizer, target: Tokenizer) -> None:
+def refuse_two_vocabularies(config: ModelConfig, fields: Mapping[str, Field]) -> None:
     """One table of words for both sides means that a token is the same word on both."""
-    if config.shares_words and source.digest != target.digest:
+    if config.shares_words and len({field.digest for field in fields.values()}) > 1:
         raise UserError(
             "the model has one table of words for both sides (model.share_embeddings, or a decoder alone), and they have two "
             "tokenizers: set data.tokenizer.shared=true"

@@ -6,17 +6,22 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from regard.data.batching import Batch
+from regard.data.fields import Shape
 from regard.data.tokenizers import PAD
 from regard.errors import UserError
 from regard.models.decoders.words import WordDecoder
-from regard.models.interface import Copies, Memory, Model, Step, StepFunction, Steps
+from regard.models.generator import Generator, Words
+from regard.models.interface import Memory, Step, StepFunction, Steps
 from regard.models.limits import Limits, under
 from regard.models.transformer import StackConfig, stack_limit
 from regard.nn.attention import Moment, Where
+from regard.nn.state import repeat_rows
 from regard.nn.transformer.layers import LayerState, Result
 
 
 class DecoderAloneConfig(StackConfig):
+    columns: ClassVar[dict[str, str]] = {"source": "text", "target": "text"}
     kind: Literal["decoder_alone"] = "decoder_alone"
     two_way_source: bool = False  # whether the source's words see each other, or only those before
     tied: bool = True  # the output layer is the embedding, transposed
@@ -125,42 +130,39 @@ def on_source(
     return torch.where(total > 0, found / total.clamp(min=torch.finfo(found.dtype).tiny), even[:, None, None])
 
 
-class DecoderAlone(Model):
+class DecoderAlone(Generator):
     Config = DecoderAloneConfig
     decoder: AloneDecoder
 
-    def __init__(self, config: DecoderAloneConfig, source_vocabulary: int, target_vocabulary: int) -> None:
+    def __init__(self, config: DecoderAloneConfig, source: Shape, target: Shape) -> None:
         super().__init__()
-        if source_vocabulary != target_vocabulary:
+        if source != target:
             raise UserError(
                 "model.kind=decoder_alone reads source and target by one table of words, and the vocabularies have "
-                f"{source_vocabulary} and {target_vocabulary}: set data.tokenizer.shared=true"
+                f"{source.sizes[0]} and {target.sizes[0]}: set data.tokenizer.shared=true"
             )
-        self.decoder = AloneDecoder(config, target_vocabulary)
+        self.decoder = AloneDecoder(config, target.sizes[0])
 
     @property
     def limits(self) -> Limits:
         return Limits(both=under("model", stack_limit(self.decoder.stack)))
 
-    def encode(
-        self, source: Int[Tensor, "batch source"], lengths: Int[Tensor, "batch"], copies: Copies | None = None
-    ) -> Memory:
-        return self.decoder.read(source, lengths)
+    def encode(self, batch: Batch) -> Memory:
+        source = batch["source"]
+        return self.decoder.read(source.values, source.lengths)
 
-    def past(self, tokens: Int[Tensor, "batch source"]) -> Float[Tensor, "batch source source"] | None:
+    def past(self, values: Tensor) -> Float[Tensor, "batch source source"] | None:
         """Where the source's words looked: the mean of all heads of all layers."""
-        lengths = torch.full((len(tokens),), tokens.shape[1], device=tokens.device)
+        lengths = torch.full((len(values),), values.shape[1], device=values.device)
         passed = self.decoder.stack(
-            self.decoder.words(tokens), None, look_back=True, prefix=self.decoder.prefix(lengths)
+            self.decoder.words(values), None, look_back=True, prefix=self.decoder.prefix(lengths)
         ).passed
         return torch.stack([one.own.weights.mean(dim=1) for one in passed]).mean(dim=0)
 
-    def decode(
-        self,
-        source: Int[Tensor, "batch source"],
-        lengths: Int[Tensor, "batch"],
-        target: Int[Tensor, "batch target"],
-        copies: Copies | None = None,
-        look: bool = False,
-    ) -> Steps:
-        return self.decoder.whole(source, lengths, target, look)
+    def teacher_forced(self, batch: Batch, words: Words, look: bool = False) -> Steps:
+        source = batch["source"]
+        return self.decoder.whole(source.values, source.lengths, words, look)
+
+    def teacher_forced_each(self, batch: Batch, words: Int[Tensor, "rows target"], count: int) -> Steps:
+        source = batch["source"]
+        return self.decoder.whole(*repeat_rows((source.values, source.lengths), count), words, False)

@@ -1,7 +1,15 @@
-"""Where a model lives."""
+"""Where a model lives, and the way of a batch to it."""
 
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 import torch
+from torch import Tensor
 
+from regard.data.batching import Batch
 from regard.errors import UserError
 
 DEVICES = ("auto", "cpu", "cuda")
@@ -16,3 +24,40 @@ def choose_device(name: str, local_rank: int = 0) -> torch.device:
         return torch.device("cpu")
     torch.backends.cudnn.allow_tf32 = False  # float32 means float32: cuDNN's scans would round their inputs to 10 bits
     return torch.device("cuda", local_rank % torch.cuda.device_count())
+
+
+def on_device(batch: Batch, device: torch.device) -> Batch:
+    """The same columns as tensors."""
+    columns = batch.columns.values()
+    tensors = iter(sent([array for one in columns for array in one[:2]], device))
+    moved = {name: one._replace(values=next(tensors), lengths=next(tensors)) for name, one in batch.columns.items()}
+    return Batch(moved, batch.rows)
+
+
+def sent(arrays: Sequence[npt.NDArray[Any] | None], device: torch.device) -> list[Any]:
+    """To a GPU on a stream of their own, so that they are there by the time that earlier steps are done."""
+    tensors = [None if array is None else torch.from_numpy(np.ascontiguousarray(array)) for array in arrays]
+    if device.type != "cuda":
+        return tensors
+    now, aside = torch.cuda.current_stream(device), courier(device)
+    with torch.cuda.stream(aside):
+        tensors = [None if one is None else one.pin_memory().to(device, non_blocking=True) for one in tensors]
+    now.wait_stream(aside)
+    for one in tensors:
+        if one is not None:
+            one.record_stream(now)  # its memory is not the courier's again before they are done
+    return tensors
+
+
+def to_device(array: npt.NDArray[Any], device: torch.device) -> Tensor:
+    (tensor,) = sent([array], device)
+    return tensor  # type: ignore[no-any-return]
+
+
+@functools.cache
+def courier(device: torch.device) -> torch.cuda.Stream:
+    return torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+
+
+def autocast(device: torch.device, precision: str) -> torch.autocast:
+    return torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision == "bfloat16")

@@ -1,7 +1,8 @@
-"""A model on disk: self-contained, and nothing in it is code. It holds safetensors, JSON, YAML and the tokenizers."""
+"""A model on disk: self-contained, and nothing in it is code. It holds safetensors, JSON, YAML and fields."""
 
 import json
 import shutil
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -9,12 +10,12 @@ from typing import NamedTuple
 from safetensors.torch import save
 from torch import Tensor
 
+from regard.data.fields import Field
 from regard.data.sealed import MANIFEST, sealed, sweep, verify
-from regard.data.tokenizers import Tokenizer
 from regard.errors import UserError
 from regard.imports import advised
 from regard.models import Model
-from regard.models.stored import CONFIG, FORMAT, WEIGHTS, StoredConfig, build_stored, finite_weights, read_stored
+from regard.models.stored import CONFIG, FORMAT, WEIGHTS, StoredConfig, StoredShape, build_stored, finite_weights, read_stored
 from regard.models.stored import Reading as Reading
 from regard.models.stored import read_config as read_config
 from regard.recipe import Decoding, Recipe, to_yaml
@@ -24,8 +25,7 @@ class Bundle(NamedTuple):
     """What a trained model is made of."""
 
     model: Model
-    source: Tokenizer
-    target: Tokenizer
+    fields: Mapping[str, Field]
     decoding: Decoding
     reading: Reading = Reading()
 
@@ -34,8 +34,7 @@ def save_model(
     directory: Path,
     weights: dict[str, Tensor],
     recipe: Recipe,
-    source: Tokenizer,
-    target: Tokenizer,
+    fields: Mapping[str, Field],
     card: str,
     reading: Reading | None = None,
 ) -> None:
@@ -46,14 +45,13 @@ def save_model(
         decoding=recipe.decoding,
         reading=reading or Reading(),
         imports=recipe.imports,
-        source_vocabulary=len(source),
-        target_vocabulary=len(target),
+        columns={name: StoredShape(kind=field.kind, sizes=field.shape.sizes) for name, field in fields.items()},
     )
     with sealed(directory, {"kind": "model"}) as inside:
         write_config(inside, config)
         (inside / WEIGHTS).write_bytes(save(weights))  # save_file would let no one else read it
-        source.save(inside / "source_tokenizer")
-        target.save(inside / "target_tokenizer")
+        for name, field in fields.items():
+            field.save(inside / "fields" / name)
         (inside / "recipe.yaml").write_text(to_yaml(recipe), encoding="utf-8")
         (inside / "README.md").write_text(card, encoding="utf-8")
 
@@ -99,7 +97,7 @@ def load_model(path: Path) -> Bundle:
     with advised(stored.config.imports):
         model = build_stored(stored, directory)
     model.load_state_dict(finite_weights(directory / WEIGHTS))
-    return Bundle(model.eval(), stored.source, stored.target, stored.config.decoding, stored.config.reading)
+    return Bundle(model.eval(), stored.fields, stored.config.decoding, stored.config.reading)
 
 
 def check_model(directory: Path) -> None:

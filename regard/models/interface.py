@@ -1,13 +1,14 @@
 """What encoders, decoders and searches agree on."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor, nn
 from torch.nn import functional
 
+from regard.data.batching import Batch
 from regard.data.tokenizers import PAD
 from regard.models.limits import Limit, Limits
 from regard.nn.attention.choice import Choice
@@ -66,10 +67,10 @@ class Steps(NamedTuple):
 
 
 class Encoder(nn.Module):
-    """Source tokens -> Memory."""
+    """A column of the source -> Memory. `embed` is its input: what turns values into vectors."""
 
     Config: ClassVar[Any]  # how a recipe describes it
-    embed: nn.Embedding
+    embed: nn.Module
     memory_size: int
     summary_size: int
 
@@ -82,10 +83,17 @@ class Encoder(nn.Module):
         """The longest source whose memory has at most so many states."""
         return states
 
-    def forward(self, tokens: Int[Tensor, "batch source"], lengths: Int[Tensor, "batch"]) -> Memory:
+    def read(
+        self, values: Shaped[Tensor, "batch *values"], lengths: Int[Tensor, "batch"] | None
+    ) -> tuple[Float[Tensor, "batch source size"], Int[Tensor, "batch"]]:
+        """Vectors, and how many of each row there are: all, where a row has no length."""
+        vectors: Tensor = self.embed(values)
+        return vectors, vectors.new_full((len(vectors),), vectors.shape[1], dtype=torch.long) if lengths is None else lengths
+
+    def forward(self, values: Shaped[Tensor, "batch *values"], lengths: Int[Tensor, "batch"] | None = None) -> Memory:
         raise NotImplementedError
 
-    def past(self, tokens: Int[Tensor, "batch source"]) -> Float[Tensor, "batch source source"] | None:
+    def past(self, values: Shaped[Tensor, "batch *values"]) -> Float[Tensor, "batch source source"] | None:
         """Where each position of whole rows looked while it was read, if this encoder attends to what it reads."""
         return None
 
@@ -151,53 +159,42 @@ class Decoder(nn.Module):
 StepFunction = Callable[[Tensor, Any], Step]
 
 
+class LossOptions(NamedTuple):
+    """What training may ask of a loss; a model whose loss has no use for one refuses it."""
+
+    label_smoothing: float = 0.0  # the share of the truth that lies on all words alike
+    scheduled_sampling: float = 0.0  # chance that a step reads the model's own last word instead of the true one
+    penalties: Mapping[str, float] = {}  # on attention weights
+    entropy: float = 0.01  # hard attention's reward for staying undecided, a nat
+
+
+PLAIN = LossOptions()
+
+
+class Loss(NamedTuple):
+    """Sums over a batch: what is differentiated, and what it is made of by name, without gradients; and over how many."""
+
+    total: Float[Tensor, ""]
+    parts: dict[str, Float[Tensor, ""]]  # the first is `loss`, the cross-entropy
+    number: Int[Tensor, ""]  # of tokens, tags or rows that were to be written
+
+
 class Model(nn.Module):
-    """A pair of sequences in, steps out: what training, searches and a model's directory ask of every shape of model."""
+    """What training and a model's directory ask of every shape of model."""
 
-    Config: ClassVar[Any]  # how a recipe describes it
-    decoder: Decoder
-
-    @property
-    def has_attention(self) -> bool:
-        """Whether steps tell where they looked."""
-        return self.decoder.has_attention
-
-    @property
-    def copies_words(self) -> bool:
-        """Whether memory must say what can be copied."""
-        return self.decoder.copies_words
+    Config: ClassVar[Any]  # how a recipe describes it; its `columns` are those of a batch, and the kind of each
+    writes: ClassVar[str]  # the column that the loss is about
+    has_attention: bool = False  # whether it can tell where it looked
+    copies_words: bool = False  # whether a batch must say what can be copied
 
     @property
     def limits(self) -> Limits:
         """Tokens that it has places for."""
         return Limits()
 
-    def encode(
-        self, source: Int[Tensor, "batch source"], lengths: Int[Tensor, "batch"], copies: Copies | None = None
-    ) -> Memory:
+    def part_names(self, options: LossOptions) -> tuple[str, ...]:
+        """Of what `loss` is made of under these options; UserError for options that this model has no use for."""
         raise NotImplementedError
 
-    def past(self, tokens: Int[Tensor, "batch source"]) -> Float[Tensor, "batch source source"] | None:
-        """Where source words looked while they were read, if the model attends to what it reads."""
+    def loss(self, batch: Batch, options: LossOptions = PLAIN) -> Loss:
         raise NotImplementedError
-
-    def start(self, memory: Memory) -> tuple[StepFunction, Any]:
-        """What a search needs: a step that reads this memory, and the State before the first word."""
-        return self.decoder.stepper(memory), self.decoder.start(memory)
-
-    def decode(
-        self, source: Int[Tensor, "batch source"], lengths: Int[Tensor, "batch"], target: Int[Tensor, "batch target"],
-        copies: Copies | None = None, look: bool = False,
-    ) -> Steps:  # fmt: skip
-        """Teacher forcing up to the layer under the logits."""
-        raise NotImplementedError
-
-    def logits(self, steps: Steps) -> Float[Tensor, "batch target vocabulary"]:
-        """log p(word) but for a constant of each step; over the extended vocabulary where words are copied."""
-        return self.decoder.logits(steps)
-
-    def forward(
-        self, source: Int[Tensor, "batch source"], lengths: Int[Tensor, "batch"], target: Int[Tensor, "batch target"],
-        copies: Copies | None = None,
-    ) -> Float[Tensor, "batch target vocabulary"]:  # fmt: skip
-        return self.logits(self.decode(source, lengths, target, copies))

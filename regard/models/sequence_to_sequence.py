@@ -1,21 +1,26 @@
 """Encoder + decoder: translation, summarisation, pronunciation, code from text."""
 
 import itertools
-from typing import Literal
+from typing import ClassVar, Literal
 
 from jaxtyping import Float, Int
 from pydantic import model_validator
-from torch import Tensor
+from torch import Tensor, nn
 
+from regard.data.batching import Batch
+from regard.data.fields import Shape
 from regard.errors import UserError
 from regard.models.decoders import DECODERS
 from regard.models.encoders import ENCODERS
-from regard.models.interface import Copies, Decoder, Encoder, Memory, Model, Steps
+from regard.models.generator import Generator, Words
+from regard.models.interface import Copies, Decoder, Encoder, Memory, Steps
 from regard.models.limits import Limits, limit, smallest, under
+from regard.nn.state import repeat_rows
 from regard.recipe import Section, one_of
 
 
 class SequenceToSequenceConfig(Section):
+    columns: ClassVar[dict[str, str]] = {"source": "text", "target": "text"}
     kind: Literal["sequence_to_sequence"] = "sequence_to_sequence"
     encoder: one_of(ENCODERS) = ENCODERS["recurrent"].Config()  # type: ignore[valid-type]
     share_embeddings: bool = False  # one table for both sides; needs one vocabulary (data.tokenizer.shared)
@@ -49,19 +54,22 @@ def in_words(states: list[str] | None) -> str:
     return " + ".join(f"{len(list(alike))} x {state}" for state, alike in itertools.groupby(states))
 
 
-class SequenceToSequence(Model):
+class SequenceToSequence(Generator):
     Config = SequenceToSequenceConfig
 
-    def __init__(self, config: SequenceToSequenceConfig, source_vocabulary: int, target_vocabulary: int) -> None:
+    def __init__(self, config: SequenceToSequenceConfig, source: Shape, target: Shape) -> None:
         super().__init__()
         encoder, decoder = ENCODERS[config.encoder.kind], DECODERS[config.decoder.kind]
-        self.encoder: Encoder = encoder(config.encoder, source_vocabulary)
-        self.decoder: Decoder = decoder(config.decoder, target_vocabulary, self.encoder.memory_size, self.encoder.summary_size)
+        self.encoder: Encoder = encoder(config.encoder, source)
+        sizes = self.encoder.memory_size, self.encoder.summary_size
+        self.decoder: Decoder = decoder(config.decoder, target.sizes[0], *sizes)
 
         if config.share_embeddings:
             self.share_embeddings()
 
     def share_embeddings(self) -> None:
+        if not isinstance(self.encoder.embed, nn.Embedding):
+            raise UserError("model.share_embeddings needs words on both sides, and the source is of another kind: leave it out")
         ours, theirs = self.encoder.embed.weight.shape, self.decoder.embed.weight.shape
         if ours != theirs:
             raise UserError(
@@ -76,32 +84,30 @@ class SequenceToSequence(Model):
         source = None if memory is None else limit(self.encoder.tokens_for(memory.places), memory.key)
         return Limits(smallest(under("model.encoder", self.encoder.limit), source), under("model.decoder", self.decoder.limit))
 
-    def encode(
-        self, source: Int[Tensor, "batch source"], lengths: Int[Tensor, "batch"], copies: Copies | None = None
-    ) -> Memory:
-        return self.decoder.prepare(self.read(source, lengths, copies))
+    def encode(self, batch: Batch) -> Memory:
+        return self.decoder.prepare(self.read(batch))
 
-    def read(self, source: Int[Tensor, "batch source"], lengths: Int[Tensor, "batch"], copies: Copies | None) -> Memory:
+    def read(self, batch: Batch) -> Memory:
         """What every decoder would be handed."""
-        memory: Memory = self.encoder(source, lengths)
-        return memory._replace(copies=None if copies is None else copies.over(memory.states.shape[1]))
+        source, offered = batch["source"], batch.get("copies")
+        memory: Memory = self.encoder(source.values, source.lengths)
+        if offered is None or offered.size is None:
+            return memory
+        return memory._replace(copies=Copies(offered.values, offered.size).over(memory.states.shape[1]))
 
-    def past(self, tokens: Int[Tensor, "batch source"]) -> Float[Tensor, "batch source source"] | None:
-        """Where source words looked while they were read, if the encoder attends to what it reads."""
-        return self.encoder.past(tokens)
+    def past(self, values: Tensor) -> Float[Tensor, "batch source source"] | None:
+        return self.encoder.past(values)
 
-    def decode(
-        self,
-        source: Int[Tensor, "batch source"],
-        lengths: Int[Tensor, "batch"],
-        target: Int[Tensor, "batch target"],
-        copies: Copies | None = None,
-        look: bool = False,
-    ) -> Steps:
-        """Teacher forcing up to the layer under the logits."""
-        memory = self.encode(source, lengths, copies)
-        steps: Steps = self.decoder(target, memory, look)
+    def teacher_forced(self, batch: Batch, words: Words, look: bool = False) -> Steps:
+        memory = self.encode(batch)
+        steps: Steps = self.decoder(words, memory, look)
         return steps._replace(visible=memory.visible, cost=added(memory.cost, steps.cost))
+
+    def teacher_forced_each(self, batch: Batch, words: Int[Tensor, "rows target"], count: int) -> Steps:
+        """The encoder reads each source once for all of them."""
+        memory = repeat_rows(self.read(batch)._replace(cost=None), count)
+        steps: Steps = self.decoder(words, self.decoder.prepare(memory))
+        return steps
 
 
 def added(one: Float[Tensor, ""] | None, other: Float[Tensor, ""] | None) -> Float[Tensor, ""] | None:

@@ -1,4 +1,4 @@
-"""What a model's directory says of itself, compared part with part: config.json, the tokenizers, the weights."""
+"""What a model's directory says of itself, compared part with part: config.json, the fields, the weights."""
 
 import textwrap
 from collections.abc import Iterator
@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
 import torch
-from pydantic import Field, model_validator
+from pydantic import Field as Bounds
+from pydantic import model_validator
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file
 from torch import Tensor
 
-from regard.data.tokenizers import Tokenizer, load_tokenizer
+from regard.data.fields import Field, Shape, load_field
 from regard.data.untrusted import open_plain, read_json
 from regard.errors import DamagedError, UserError
 from regard.imports import advised
@@ -20,12 +21,12 @@ from regard.models import Model, ModelConfig, build, configure, refuse_two_vocab
 from regard.models.budget import Budget
 from regard.recipe import Count, Decoding, Imports, Section, parse
 
-FORMAT: Literal[1] = 1
+FORMAT: Literal[2] = 2
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 LARGEST = 1 << 20  # bytes of config.json
 TYPES = {torch.float32: "F32"}  # what weights are written in, as safetensors calls it
 SPARE = 3  # values that building makes for each one that it keeps, at most: experts are made one by one and then stacked
-Vocabulary = Annotated[int, Field(gt=0, lt=1 << 24)]
+ColumnSize = Annotated[int, Bounds(gt=0, lt=1 << 24)]
 
 
 class Form(NamedTuple):
@@ -42,18 +43,28 @@ class Reading(Section):
     shift: Literal[0, 1] = 0  # 1: where the step after a word's own looked, whose query has read the word (Chen et al. 2020)
 
 
+class StoredShape(Section):
+    """What a model has to know of a column."""
+
+    kind: str
+    sizes: Annotated[tuple[ColumnSize, ...], Bounds(min_length=1, max_length=8)]
+
+    @property
+    def shape(self) -> Shape:
+        return Shape(self.kind, self.sizes)
+
+
 class StoredConfig(Section):
     """What config.json holds."""
 
-    format: Literal[1] = FORMAT
+    format: Literal[2] = FORMAT
     model_type: Literal["regard"] = "regard"
     architectures: tuple[str]
     model: dict[str, Any]
     decoding: Decoding
     reading: Reading = Reading()
     imports: Imports | None = None  # what `--import` named when the model was trained; told to people, never executed
-    source_vocabulary: Vocabulary
-    target_vocabulary: Vocabulary
+    columns: dict[str, StoredShape]  # in the order that the model is built with
 
     @model_validator(mode="after")
     def one_kind(self) -> "StoredConfig":
@@ -67,16 +78,30 @@ class Stored(NamedTuple):
 
     config: StoredConfig
     model: ModelConfig
-    source: Tokenizer
-    target: Tokenizer
+    fields: dict[str, Field]
 
 
 def read_config(path: Path) -> StoredConfig:
     values = read_json(path, LARGEST)
+    if values.get("format") == 1:
+        values = upgraded(values)
     if values.get("format") != FORMAT:
         raise DamagedError(f"{path}: not a model of this version (format {FORMAT})")
     with blamed_on(path):
         return parse(StoredConfig, values)
+
+
+def upgraded(values: dict[str, Any]) -> dict[str, Any]:
+    """What a model said of itself before there were fields: two texts, each with its vocabulary."""
+    sizes = {name: values.pop(f"{name}_vocabulary", None) for name in ("source", "target")}
+    columns = {name: {"kind": "text", "sizes": [size]} for name, size in sizes.items()}
+    return {**values, "format": FORMAT, "columns": columns}
+
+
+def field_folder(directory: Path, name: str) -> Path:
+    """Where a model keeps the field of a column; before there were fields, its tokenizer."""
+    old = directory / f"{name}_tokenizer"
+    return old if old.exists() else directory / "fields" / name
 
 
 @contextmanager
@@ -91,7 +116,7 @@ def blamed_on(path: Path) -> Iterator[None]:
 
 
 def read_stored(directory: Path) -> Stored:
-    """config.json and the tokenizers of a model directory whose checksums hold, if they fit each other."""
+    """config.json and the fields of a model directory whose checksums hold, if they fit each other."""
     config = read_config(directory / CONFIG)
     with advised(config.imports):
         return read_parts(directory, config)
@@ -101,13 +126,16 @@ def read_parts(directory: Path, config: StoredConfig) -> Stored:
     path = directory / CONFIG
     with blamed_on(path):
         model = configure(config.model)
-    source, target = load_tokenizer(directory / "source_tokenizer"), load_tokenizer(directory / "target_tokenizer")
-    for side, tokenizer, size in (("source", source, config.source_vocabulary), ("target", target, config.target_vocabulary)):
-        if len(tokenizer) != size:
-            raise DamagedError(f"{directory / f'{side}_tokenizer'}: {len(tokenizer)} tokens, and config.json says {size}")
+    if list(config.columns) != list(model.columns):
+        raise DamagedError(f"{path}: columns {', '.join(config.columns)}, and the model has {', '.join(model.columns)}")
+    fields = {name: load_field(field_folder(directory, name)) for name in config.columns}
+    for name, field in fields.items():
+        if field.shape != (said := config.columns[name].shape):
+            folder = field_folder(directory, name)
+            raise DamagedError(f"{folder}: {field.shape.told}, and config.json says {said.told}")
     with blamed_on(path):
-        refuse_two_vocabularies(model, source, target)
-    return Stored(config, model, source, target)
+        refuse_two_vocabularies(model, fields)
+    return Stored(config, model, fields)
 
 
 def build_stored(stored: Stored, directory: Path, device: str = "cpu") -> Model:
@@ -117,7 +145,7 @@ def build_stored(stored: Stored, directory: Path, device: str = "cpu") -> Model:
     found = read_header(path)
     values = sum(torch.Size(form.shape).numel() for form in found.values())
     with blamed_on(directory / CONFIG), torch.device(device), Budget(SPARE * values, WEIGHTS):
-        model = build(stored.model, stored.config.source_vocabulary, stored.config.target_vocabulary)
+        model = build(stored.model, *(column.shape for column in stored.config.columns.values()))
     wanted = {name: Form(TYPES[tensor.dtype], tuple(tensor.shape)) for name, tensor in model.state_dict().items()}
     for name in sorted(wanted.keys() | found.keys()):
         if wanted.get(name) != found.get(name):

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 import torch
 
-from regard.models import Model, build, configure
-from regard.models.interface import Copies
+from regard.data.batching import reading
+from regard.models import Generator, build, configure
 from regard.nn.cross_entropy import CHUNK
 from regard.planning.outline import Drawing, kept, watch
 from regard.planning.parts import parameters, parts
@@ -75,9 +75,10 @@ def cost_of(section: Mapping[str, Any], vocabulary: int, lengths: Lengths, devic
     return Cost(lengths, vocabulary, sizes, operations, fixed, each)
 
 
-def drawn(drawing: Drawing, section: Mapping[str, Any], vocabulary: int) -> Model:
+def drawn(drawing: Drawing, section: Mapping[str, Any], vocabulary: int) -> Generator:
     """The model, each of whose weights has its owner."""
     model = build(configure(section), vocabulary, vocabulary).train()
+    assert isinstance(model, Generator), "plan"
     owners = parts(model)
     for name, parameter in model.named_parameters():
         drawing.own(parameter, owners[name])
@@ -85,14 +86,15 @@ def drawn(drawing: Drawing, section: Mapping[str, Any], vocabulary: int) -> Mode
     return model
 
 
-def passed(drawing: Drawing, model: Model, rows: int, lengths: Lengths, precision: str) -> Passed:
+def passed(drawing: Drawing, model: Generator, rows: int, lengths: Lengths, precision: str) -> Passed:
     """A forward pass of so many pairs, all of one length."""
     source, target = (torch.full((rows, length), 4) for length in lengths)
-    copies = Copies(source, model.decoder.output.out_features + 1) if model.decoder.copies_words else None
+    copies = (source, model.vocabulary + 1) if model.copies_words else ()
+    batch = reading(source, torch.full((rows,), lengths.source), *copies)
     drawing.operations.clear()
     apart = [*model.parameters(), *model.buffers()]
     with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bfloat16"), kept(apart) as bytes_kept:
-        steps = model.decode(source, torch.full((rows,), lengths.source), target, copies)
+        steps = model.teacher_forced(batch, target)
         with drawing.all_to("nobody"):  # the loss takes its gradient on the way there
             model.decoder.loss(steps, target)
         with drawing.all_to("output"), torch.no_grad():

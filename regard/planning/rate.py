@@ -8,13 +8,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from regard.data.batching import Batch, Column, reading
 from regard.models import build, configure
-from regard.models.device import choose_device
-from regard.models.interface import Copies
+from regard.models.device import autocast, choose_device
 from regard.planning.cost import Lengths
 from regard.recipe import Training
-from regard.training.objective import Examples, Objective
-from regard.training.replay import autocast
+from regard.training.objective import Objective
 
 WARM, STEPS = 2, 5
 SMALL = 1024  # tokens of a batch on a CPU, where more are no faster
@@ -32,7 +31,7 @@ def tokens_a_second(
     rows = lengths.rows(batch_tokens if place.type == "cuda" else min(batch_tokens, SMALL))
     objective = Objective(model, training.label_smoothing, entropy=training.entropy)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5, fused=True)
-    examples = drawn(rows, lengths, vocabulary, place, model.decoder.copies_words)
+    examples = drawn(rows, lengths, vocabulary, place, model.copies_words)
 
     def step() -> None:
         with autocast(place, training.precision):
@@ -45,11 +44,12 @@ def tokens_a_second(
     return rows * lengths.target / statistics.median(seconds)
 
 
-def drawn(rows: int, lengths: Lengths, vocabulary: int, device: torch.device, copies: bool) -> Examples:
+def drawn(rows: int, lengths: Lengths, vocabulary: int, device: torch.device, copies: bool) -> Batch:
     """Words at random."""
     source, target = (torch.randint(4, vocabulary, (rows, length), device=device) for length in lengths)
     known = torch.full((rows,), lengths.source, device=device)
-    return Examples(source, known, target, target, Copies(source, vocabulary) if copies else None)
+    given = reading(source, known, *((source, vocabulary) if copies else ()))
+    return Batch({**given.columns, "target": Column(target, torch.full_like(known, lengths.target))})
 
 
 def timed(step: Callable[[], None], device: torch.device) -> Iterator[float]:

@@ -8,15 +8,16 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from regard.data.batching import Batch
 from regard.data.tokenizers import PAD
 from regard.errors import UserError
-from regard.models import Model, SequenceToSequence
-from regard.models.interface import Steps
+from regard.models import Generator
+from regard.models.interface import Loss, Model, Steps
 from regard.nn.cross_entropy import widened
-from regard.nn.state import repeat_rows, select_rows
+from regard.nn.state import select_rows
 from regard.recipe import Risk, choose
 from regard.tables import TABLES
-from regard.training.objective import Examples, Loss, Objective
+from regard.training.objective import Objective
 
 LOGITS = 1 << 27  # that exist at a time
 
@@ -30,12 +31,14 @@ class Candidates(NamedTuple):
     real: Bool[Tensor, "batch count"]  # a list that is shorter than the others is filled up
 
 
-Propose = Callable[[Examples, int], Candidates]  # a batch and a seed
+Propose = Callable[[Batch, int], Candidates]  # a batch and a seed
 Judge = Callable[[Float[Tensor, "batch count"], Candidates, Risk], Float[Tensor, ""]]
 
 
 def refuse_hard_attention(model: Model) -> None:
-    if model.decoder.usual_reward is not None:
+    if not isinstance(model, Generator):
+        raise UserError("training.risk is for models that write a sequence, and this one does not")
+    if model.draws_attention:
         raise UserError("training.risk does not go with hard attention, whose own draws would need their share of the reward")
 
 
@@ -51,64 +54,55 @@ class ExpectedReward(nn.Module):
         refuse_hard_attention(self.model)
 
     @property
-    def model(self) -> Model:
-        return self.likelihood.model
+    def model(self) -> Generator:
+        return self.likelihood.model  # type: ignore[return-value]
 
     @property
     def names(self) -> tuple[str, ...]:
         return *self.likelihood.names, "risk"
 
-    def forward(self, examples: Examples) -> Loss:
-        candidates, share = self.outputs(examples), self.risk.likelihood
-        loss = self.judge(log_likelihood(self.model, examples, candidates), candidates, self.risk)
-        likelihood = self.truth(examples)
-        cross_entropy, others = likelihood.parts[:1], likelihood.parts[1:]  # of which the first is told as it is
-        parts = torch.cat([cross_entropy, share * others, loss.detach()[None]])
-        return Loss(loss + share * likelihood.total if share else loss, parts)
+    def forward(self, batch: Batch) -> Loss:
+        candidates, share = self.outputs(batch), self.risk.likelihood
+        loss = self.judge(log_likelihood(self.model, batch, candidates), candidates, self.risk)
+        likelihood = self.truth(batch)
+        cross_entropy, *others = likelihood.parts  # of which the first is told as it is
+        parts = {cross_entropy: likelihood.parts[cross_entropy], **{name: share * likelihood.parts[name] for name in others}}
+        total = loss + share * likelihood.total if share else loss
+        return Loss(total, {**parts, "risk": loss.detach()}, likelihood.number)
 
-    def truth(self, examples: Examples) -> Loss:
+    def truth(self, batch: Batch) -> Loss:
         """The likelihood of what is true; where it is only told, it costs no random numbers."""
         if self.risk.likelihood:
-            return self.likelihood(examples)  # type: ignore[no-any-return]
+            return self.likelihood(batch)  # type: ignore[no-any-return]
         with torch.no_grad(), torch.random.fork_rng(devices=[]):
-            return self.likelihood(examples)  # type: ignore[no-any-return]
+            return self.likelihood(batch)  # type: ignore[no-any-return]
 
-    def outputs(self, examples: Examples) -> Candidates:
-        """What the model writes when it is in use, that is without dropout, drawn by the seed of this step."""
+    def outputs(self, batch: Batch) -> Candidates:
+        """What the model writes in evaluation mode, that is without dropout, drawn by the seed of this step."""
         training = self.model.training
         self.model.eval()
-        candidates = self.propose(examples, torch.initial_seed())
+        candidates = self.propose(batch, torch.initial_seed())
         self.model.train(training)
         return candidates
 
 
-def log_likelihood(model: Model, examples: Examples, candidates: Candidates) -> Float[Tensor, "batch count"]:
+def log_likelihood(model: Generator, batch: Batch, candidates: Candidates) -> Float[Tensor, "batch count"]:
     """log p(y | x) of every candidate, with gradients."""
-    steps = decode(model, examples, candidates.target_input, candidates.rewards.shape[1])
+    steps = model.teacher_forced_each(batch, candidates.target_input, candidates.rewards.shape[1])
+    steps = steps._replace(weights=None, cost=None)  # what experts cost is counted with the likelihood
     rows, length = candidates.target_output.shape
-    size = max(1, LOGITS // (length * model.decoder.embed.num_embeddings))
+    size = max(1, LOGITS // (length * model.vocabulary))
     parts = torch.split(torch.arange(rows, device=candidates.target_output.device), size)
     totals = [checkpoint(total_log_prob, model, steps, candidates.target_output, part, use_reentrant=False) for part in parts]
     return torch.cat(totals).view(candidates.rewards.shape)
 
 
-def decode(model: Model, examples: Examples, words: Int[Tensor, "rows target"], count: int) -> Steps:
-    """Teacher forcing of `count` targets a source, which an encoder reads once for all of them."""
-    source, lengths, copies = examples.source, examples.source_lengths, examples.copies
-    if isinstance(model, SequenceToSequence):
-        memory = model.read(source, lengths, copies)._replace(cost=None)
-        steps: Steps = model.decoder(words, model.decoder.prepare(repeat_rows(memory, count)))
-    else:
-        steps = model.decode(*repeat_rows((source, lengths), count), words)
-    return steps._replace(weights=None, cost=None)  # what experts cost is counted with the likelihood
-
-
 def total_log_prob(
-    model: Model, steps: Steps, target: Int[Tensor, "rows target"], part: Int[Tensor, "part"]
+    model: Generator, steps: Steps, target: Int[Tensor, "rows target"], part: Int[Tensor, "part"]
 ) -> Float[Tensor, "part"]:
     """Σ_t log p(y_t) of some rows."""
     words = target[part]
-    logits: Tensor = model.decoder.logits(select_rows(steps, part))
+    logits = model.logits(select_rows(steps, part))
     each = widened(logits).log_softmax(dim=-1).gather(2, words[..., None]).squeeze(-1)
     return each.masked_fill(words == PAD, 0.0).sum(dim=1)
 

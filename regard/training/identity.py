@@ -7,7 +7,7 @@ from typing import Any
 from regard.errors import UserError
 
 FIXED = ("recipe.data.", "recipe.model.", "recipe.training.seed")  # the rest of a recipe may change on the way
-DIGESTS = {"tokenizers": "other vocabularies than its folder `tokenizers` has now", "files": "another training text"}
+DIGESTS = {"tokenizers": "other vocabularies than its folder `fields` has now", "files": "another training text"}
 
 
 def compare(before: Mapping[str, Any], after: Mapping[str, Any], where: Path) -> dict[str, Any]:

@@ -14,11 +14,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from regard.data.batching import BatchPlan, collate
+from regard.data.batching import Batch, BatchPlan, collate
 from regard.data.sealed import sweep
 from regard.data.store import Store
 from regard.errors import UserError
 from regard.models import Model
+from regard.models.device import autocast, on_device
 from regard.recipe import Training
 from regard.training.checkpoint import Best, Checkpoints, Progress, restore, save_weights, whole_weights
 from regard.training.display import Display
@@ -26,8 +27,8 @@ from regard.training.distributed import Group
 from regard.training.expected import ExpectedReward, Propose
 from regard.training.interruption import interruptions
 from regard.training.journal import Journal
-from regard.training.objective import Examples, Objective, in_a_row, on_device
-from regard.training.replay import Replay, autocast
+from regard.training.objective import Objective, in_a_row
+from regard.training.replay import Replay
 from regard.training.schedules import SCHEDULES
 from regard.training.watch import Watch, refuse_infinite
 
@@ -138,7 +139,7 @@ class Trainer:
     def update(self, progress: Progress) -> None:
         """One step of the optimizer on one batch of the plan, computed in pieces by all processes."""
         rows = self.plan.batch(progress.step - 1)
-        tokens = int(self.store.target_lengths[rows].sum()) + len(rows)  # each target has its end mark
+        tokens = self.store.positions(self.model.writes, rows)
         torch.manual_seed(self.seed_of(progress.step))
         self.objective.train()
         for group in self.optimizer.param_groups:
@@ -197,13 +198,13 @@ class Trainer:
             quiet = nullcontext() if last or self.group.world == 1 else self.objective.no_sync()  # type: ignore[operator]
             with quiet:
                 with autocast(self.group.device, self.training.precision):
-                    loss = self.objective(self.examples(piece.rows))
+                    loss = self.objective(self.batch(piece.rows))
                 # DistributedDataParallel takes the mean over processes, and we want the sum
                 (loss.total * (piece.weight / tokens) * self.group.world).backward()
             total += in_a_row(loss).detach() * (piece.weight / tokens)
         return total
 
-    def examples(self, rows: Rows) -> Examples:
+    def batch(self, rows: Rows) -> Batch:
         return on_device(collate(self.store, rows), self.group.device)
 
     def skip(self, progress: Progress, step: int, rows: Rows, what: str) -> None:

@@ -7,11 +7,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.data.batching import Batch, roomy
-from regard.models.interface import Copies
+from regard.data.batching import Batch, Column, pad_to_multiple
+from regard.models.device import autocast, on_device
+from regard.models.interface import Loss
 from regard.training.capture import Captured
 from regard.training.leaves import Leaves
-from regard.training.objective import Examples, Loss, Objective, in_a_row, on_device
+from regard.training.objective import Objective, in_a_row
 
 GRAPHS = 96  # shapes whose graphs are kept
 ROWS, COLUMNS = 16, 4  # what divides the shapes of batches: the larger, the fewer shapes and the more padding
@@ -21,7 +22,7 @@ class Replay:
     """Adds the gradients of scale times the loss of a batch to those of the parameters; returns it and its parts, scaled."""
 
     def __init__(self, objective: Objective, precision: str, device: torch.device) -> None:
-        self.precision, self.device = precision, device
+        self.precision, self.device, self.writes = precision, device, objective.model.writes
         self.objective = Leaves(objective, torch.bfloat16 if precision == "bfloat16" else None)
         parameters, leaves = self.objective.parameters, self.objective.tensors
         self.captured = Captured(self.compute, parameters, keep=GRAPHS, buffers=objective.buffers(), leaves=leaves)
@@ -32,20 +33,16 @@ class Replay:
         return in_a_row(loss) * scale
 
     def __call__(self, batch: Batch, scale: float) -> Float[Tensor, "losses"]:
-        examples = on_device(roomy(batch, ROWS, COLUMNS), self.device)
-        return self.captured(torch.full((), scale, device=self.device), *parted(examples))
+        there = on_device(pad_to_multiple(batch, ROWS, COLUMNS, self.writes), self.device)
+        return self.captured(torch.full((), scale, device=self.device), *parted(there))
 
 
-def parted(examples: Examples) -> tuple[Any, ...]:
+def parted(batch: Batch) -> tuple[Any, ...]:
     """A batch as the inputs of a graph: tensors, and what belongs to it as shapes do."""
-    words, size = (None, None) if examples.copies is None else examples.copies
-    return *examples[:4], words, size, examples.links
+    return tuple(batch.columns), *(part for column in batch.columns.values() for part in column)
 
 
-def joined(parts: Sequence[Any]) -> Examples:
-    source, lengths, read, written, words, size, links = parts
-    return Examples(source, lengths, read, written, None if words is None else Copies(words, size), links)
-
-
-def autocast(device: torch.device, precision: str) -> torch.autocast:
-    return torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision == "bfloat16")
+def joined(parts: Sequence[Any]) -> Batch:
+    names, *rest = parts
+    width = len(Column._fields)
+    return Batch({name: Column(*rest[width * at : width * (at + 1)]) for at, name in enumerate(names)})

@@ -1,36 +1,25 @@
 """Which rows are trained on and which validated on; those that the model cannot read are refused before the first step."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from regard.data import store as stores
 from regard.data.faults import ADVICE, BadRows, Fault
+from regard.data.fields import Field, Text
 from regard.data.readers import Rows, read_rows, taken_as_data
 from regard.data.store import Store
-from regard.data.tokenizers import Tokenizer
 from regard.errors import UserError
-from regard.models import build, configure
 from regard.models.limits import Limits
-from regard.recipe import Data, Pairs, Recipe
+from regard.recipe import Data, Pairs
 
 Say = Callable[[str], None]
-Pair = tuple[str, str]
+Row = tuple[str, ...]  # a value for each column
 RAISE = "raise the key named, or leave such rows out with data.on_bad_row=skip"
 LOWER = "raise the key named, lower data.max_length, or leave such rows out with data.on_bad_row=skip"
 GOLD = "mend the file: data.valid.alignment has a line for each of its rows, so none can be left out"
-
-
-def texts(data: Data, side: int) -> Iterator[str]:
-    """One side of the training rows that can be used."""
-    assert data.train is not None
-    bad = BadRows(data.on_bad_row)
-    for rows in read_rows(data.train):
-        bad.add(rows.faults)
-        yield from rows.columns[("source", "target")[side]]
 
 
 def tell_bad_rows(store: Store, directory: Path, say: Say) -> None:
@@ -41,28 +30,26 @@ def tell_bad_rows(store: Store, directory: Path, say: Say) -> None:
         say(f"{unguided:,} rows lost their links: the tokenizer sees other words in them than the blanks part")
 
 
-def limits_of(recipe: Recipe, source: Tokenizer, target: Tokenizer) -> Limits:
-    """Of the model that is to be trained, before its numbers are drawn."""
-    with torch.device("meta"):
-        return build(configure(recipe.model), len(source), len(target)).limits
-
-
 def split(
-    data: Data, store: Store, limits: Limits, tokenizers: tuple[Tokenizer, Tokenizer], directory: Path, seed: int, say: Say
-) -> tuple[npt.NDArray[np.int64], list[Pair]]:
-    """Rows to train on, and pairs to validate on: from files, or held out of the training rows."""
+    data: Data, store: Store, limits: Limits, fields: Mapping[str, Field], directory: Path, seed: int, say: Say
+) -> tuple[npt.NDArray[np.int64], list[Row]]:
+    """Rows to train on, and rows to validate on: from files, or held out of the training rows."""
     assert data.train is not None
     for pairs in (data.train, data.valid):
         if pairs is not None and (warning := taken_as_data(pairs)):
             say(f"warning: {warning}")
     fit = fitting(data, store, limits, directory, say)
     if data.valid is not None:
-        rows, valid = np.flatnonzero(fit), read_valid(data, limits, tokenizers, directory, say)
+        rows, valid = np.flatnonzero(fit), read_valid(data, limits, fields, directory, say)
     elif len(store) < 2:
-        raise UserError("one training row leaves none to validate on; give data.valid.source and data.valid.target")
+        columns = " and ".join(f"data.valid.{name}" for name in fields)
+        raise UserError(f"one training row leaves none to validate on; give {columns}")
     else:
         aside = stores.held_out(len(store), data.held_out, seed)
-        rows, valid = np.flatnonzero(~aside & fit), stores.texts_of(store, data.train, np.flatnonzero(aside & fit).tolist())
+        rows, valid = (
+            np.flatnonzero(~aside & fit),
+            stores.texts_of(store, data.train, fields, np.flatnonzero(aside & fit).tolist()),
+        )
     if not len(rows) or not valid:
         raise UserError(f"no row is left to {'validate' if len(rows) else 'train'} on: all are bad or too long for the model")
     return rows, valid
@@ -71,7 +58,7 @@ def split(
 def fitting(data: Data, store: Store, limits: Limits, directory: Path, say: Say) -> npt.NDArray[np.bool_]:
     """Which rows of the store the model can read."""
     assert data.train is not None
-    lengths = [side.astype(np.int64) for side in (store.source_lengths, store.target_lengths)]
+    lengths = [store.lengths(name if name in store.columns else None).astype(np.int64) for name in ("source", "target")]
     fit: npt.NDArray[np.bool_] = np.full(len(store), True) & limits.allow(*lengths)
     bad = BadRows(data.on_bad_row, directory / "long_rows.txt", LOWER)
     long = np.flatnonzero(~fit)
@@ -81,31 +68,40 @@ def fitting(data: Data, store: Store, limits: Limits, directory: Path, say: Say)
     return fit
 
 
-def read_valid(data: Data, limits: Limits, tokenizers: tuple[Tokenizer, Tokenizer], directory: Path, say: Say) -> list[Pair]:
+def read_valid(data: Data, limits: Limits, fields: Mapping[str, Field], directory: Path, say: Say) -> list[Row]:
     """All rows that can be used; bad ones follow `data.on_bad_row`, unless alignments tell that there is one line for each."""
     assert data.valid is not None
     gold = data.valid.alignment is not None
-    pairs, bad, long = list[Pair](), list[Fault](), list[Fault]()
+    found, bad, long = list[Row](), list[Fault](), list[Fault]()
     for rows in read_rows(data.valid):
-        found = long_rows(data.valid, rows, limits, tokenizers)
-        lines = {fault.line for fault in found}
-        each = zip(rows.lines, rows.columns["source"], rows.columns["target"], strict=True)
-        pairs += [(source, target) for line, source, target in each if line not in lines]
-        bad, long = bad + rows.faults, long + found
+        values = {name: field.located(rows.columns[name], data.valid.file_of(name).parent) for name, field in fields.items()}
+        wrong, many = unusable(data.valid, rows, values, limits, fields)
+        lines = {fault.line for fault in (*wrong, *many)}
+        each = zip(rows.lines, *values.values(), strict=True)
+        found += [tuple(row) for line, *row in each if line not in lines]
+        bad, long = bad + rows.faults + wrong, long + many
     report = BadRows("stop" if gold else data.on_bad_row, directory / "bad_valid_rows.txt", GOLD if gold else ADVICE)
     report.add(bad)
     report.advice = GOLD if gold else RAISE
     report.add(long)
     if report.count:
         say(f"{report.count:,} validation rows are left out: {report.report} lists them")
-    return pairs
+    return found
 
 
-def long_rows(pairs: Pairs, rows: Rows, limits: Limits, tokenizers: tuple[Tokenizer, Tokenizer]) -> list[Fault]:
-    if not any(limits):
-        return []
-    texts = zip(tokenizers, (rows.columns["source"], rows.columns["target"]), strict=True)
-    return faults(pairs, limits, rows.lines, *([len(ids) for ids in tokenizer.encode(side)] for tokenizer, side in texts))
+def unusable(
+    files: Pairs, rows: Rows, values: Mapping[str, list[str]], limits: Limits, fields: Mapping[str, Field]
+) -> tuple[list[Fault], list[Fault]]:
+    """Rows that a field cannot read, and rows that the model has no places for."""
+    if not any(limits) and all(isinstance(field, Text) for field in fields.values()):
+        return [], []
+    wrong, lengths = list[Fault](), dict[str, list[int]]()
+    for name, field in fields.items():
+        read, problems = field.encode(values[name])
+        lengths[name] = [len(row) for row in read]
+        wrong += [Fault(files.file_of(name), rows.lines[row], problem) for row, problem in problems.items()]
+    nothing = [0] * len(rows.lines)
+    return wrong, faults(files, limits, rows.lines, lengths.get("source", nothing), lengths.get("target", nothing))
 
 
 def faults(pairs: Pairs, limits: Limits, lines: Sequence[int], sources: Sequence[int], targets: Sequence[int]) -> list[Fault]:

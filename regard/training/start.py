@@ -1,4 +1,4 @@
-"""Training that starts from a trained model: with its tokenizers and its weights."""
+"""Training that starts from a trained model: with its fields and its weights."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -6,25 +6,27 @@ from typing import Any
 
 from torch import nn
 
+from regard.data.fields import Field, Text
 from regard.data.sealed import verify
-from regard.data.tokenizers import Tokenizer, load_tokenizer
 from regard.errors import UserError
 from regard.models import configure
 from regard.models.directory import find_model, read_config
+from regard.models.stored import read_stored
 from regard.recipe import Tokenizer as Section
 from regard.training.checkpoint import load_weights
 from regard.training.identity import differences
 
 
-def tokenizers_of(path: Path, wanted: Section) -> tuple[Tokenizer, Tokenizer]:
+def fields_of(path: Path, wanted: Section) -> dict[str, Field]:
     """Those of the model, whatever text the new run reads: its weights mean these tokens."""
     directory = find_model(path)
     verify(directory)
-    both = load_tokenizer(directory / "source_tokenizer"), load_tokenizer(directory / "target_tokenizer")
-    for key in ("kind", "lowercase"):
-        if (theirs := getattr(both[0], key)) != (ours := getattr(wanted, key)):
+    fields = read_stored(directory).fields
+    first = next((field.tokenizer for field in fields.values() if isinstance(field, Text)), None)
+    for key in ("kind", "lowercase") if first is not None else ():
+        if (theirs := getattr(first, key)) != (ours := getattr(wanted, key)):
             raise UserError(f"{path}: its tokenizer has {key}={theirs}; set data.tokenizer.{key}={theirs}, not {ours}")
-    return both
+    return fields
 
 
 def start_weights(model: nn.Module, path: Path, wanted: Mapping[str, Any]) -> None:

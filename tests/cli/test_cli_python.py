@@ -5,6 +5,7 @@ import pytest
 import torch
 
 import regard
+from regard.data.batching import reading
 from regard.data.tokenizers import END, START
 
 TEXTS = ["amicus bellum canis", "", "liber", "insula hortus domus domus", "unknown words amicus"]
@@ -52,7 +53,7 @@ def test_score_is_the_sum_over_the_steps(model):
 def stepped(model, source, tokens):
     """log p of the tokens, one step at a time, the sentence alone."""
     ids = torch.tensor([[*model.source.encode([source])[0], END]])
-    step, state = model.model.start(model.model.encode(ids, torch.tensor([ids.shape[1]])))
+    step, state = model.model.start(model.model.encode(reading(ids, torch.tensor([ids.shape[1]]))))
     total, last = 0.0, START
     for token in tokens:
         logits, _, state = step(torch.tensor([last]), state)

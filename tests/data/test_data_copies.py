@@ -9,6 +9,7 @@ from test_data_tokenizers import EVERY, ODD, corpus, trained
 
 from regard.data.batching import collate, shifted
 from regard.data.copies import copied, extended_rows
+from regard.data.fields import texts
 from regard.data.readers import BadRows
 from regard.data.store import Store, prepare
 from regard.data.tokenizers import END, PAD, START, TOKENIZERS, UNKNOWN, Tokenizer, train_tokenizer
@@ -95,9 +96,7 @@ def made(folder: Path, copying: bool = True, max_length: int = 5) -> Store:
     (folder / "a").write_text("\n".join(sources))
     (folder / "b").write_text("\n".join(targets))
     pairs = Pairs(source=folder / "a", target=folder / "b")
-    return prepare(
-        folder / "store", pairs, SOURCE, TARGET, max_length=max_length, bad_rows=BadRows("stop"), copying=copying
-    )  # fmt: skip
+    return prepare(folder / "store", pairs, texts(SOURCE, TARGET), max_length=max_length, bad_rows=BadRows("stop"), copying=copying)  # fmt: skip
 
 
 def test_the_store_keeps_copies_where_asked(tmp_path):
@@ -127,7 +126,14 @@ def test_ids_past_a_full_vocabulary_are_kept(tmp_path):
     assert len(large) == 1 << 16
     (tmp_path / "a").write_text("Ford 7\n")
     pairs = Pairs(source=tmp_path / "a", target=tmp_path / "a")
-    store = prepare(tmp_path / "s", pairs, large, large, max_length=5, bad_rows=BadRows("stop"), copying=True)
+    store = prepare(
+        tmp_path / "s",
+        pairs,
+        texts(large, large),
+        max_length=5,
+        bad_rows=BadRows("stop"),
+        copying=True,
+    )
     assert store.target(0).tolist() == store.copies[0].tolist() == [1 << 16, large.by_spelling[b" 7"]]
 
 
@@ -151,7 +157,14 @@ def test_a_batch_of_copies(tmp_path):
 def test_a_batch_without_unknown_words_has_the_plain_size(tmp_path):
     (tmp_path / "a").write_text("in Rome\n")
     pairs = Pairs(source=tmp_path / "a", target=tmp_path / "a")
-    store = prepare(tmp_path / "s", pairs, SOURCE, TARGET, max_length=5, bad_rows=BadRows("stop"), copying=True)
+    store = prepare(
+        tmp_path / "s",
+        pairs,
+        texts(SOURCE, TARGET),
+        max_length=5,
+        bad_rows=BadRows("stop"),
+        copying=True,
+    )
     assert collate(store, np.array([0])).copy_size == len(TARGET)
 
 

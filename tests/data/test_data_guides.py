@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from regard.data.batching import collate
+from regard.data.fields import texts
 from regard.data.readers import BadRows
 from regard.data.store import Store, prepare
 from regard.data.tokenizers import Tokenizer, train_tokenizer
@@ -25,7 +26,7 @@ def made(folder: Path, sources=SOURCES, targets=TARGETS, links=LINKS, tokenizer:
         (folder / name).write_text("".join(f"{line}\n" for line in lines))
     pairs = Pairs(source=folder / "a", target=folder / "b", alignment=folder / "links")
     asked = {"max_length": 50, "bad_rows": BadRows("skip"), "links": True, **asked}
-    return prepare(folder / "store", pairs, tokenizer, tokenizer, **asked)
+    return prepare(folder / "store", pairs, texts(tokenizer, tokenizer), **asked)
 
 
 def by_hand(sources, targets, links):
@@ -73,7 +74,14 @@ def test_a_header_has_no_links(tmp_path):
     (tmp_path / "p.tsv").write_text("left\tright\nab c\tx yz\nd\tuvw\n")
     (tmp_path / "links").write_text("0-1\n0-0\n")
     pairs = Pairs(pairs=tmp_path / "p.tsv", source_column="left", target_column="right", alignment=tmp_path / "links")
-    store = prepare(tmp_path / "s", pairs, LETTERS, LETTERS, max_length=50, bad_rows=BadRows("stop"), links=True)
+    store = prepare(
+        tmp_path / "s",
+        pairs,
+        texts(LETTERS, LETTERS),
+        max_length=50,
+        bad_rows=BadRows("stop"),
+        links=True,
+    )
     check(store, SOURCES[:2], TARGETS[:2], ["0-1", "0-0"])
 
 
@@ -102,7 +110,7 @@ def test_links_are_read_only_where_asked_for(tmp_path):
     made(tmp_path)
     (tmp_path / "links").write_text("nonsense\n")
     pairs = Pairs(source=tmp_path / "a", target=tmp_path / "b", alignment=tmp_path / "links")
-    store = prepare(tmp_path / "store", pairs, LETTERS, LETTERS, max_length=50, bad_rows=BadRows("skip"))
+    store = prepare(tmp_path / "store", pairs, texts(LETTERS, LETTERS), max_length=50, bad_rows=BadRows("skip"))
     assert store.links is None
     assert collate(store, np.arange(4)).links is None
     check(made(tmp_path), SOURCES, TARGETS, LINKS)
@@ -123,4 +131,11 @@ def test_alignments_are_asked_for_by_name(tmp_path):
     (tmp_path / "a").write_text("x\n")
     pairs = Pairs(source=tmp_path / "a", target=tmp_path / "a")
     with pytest.raises(DataError, match=r"data\.train\.alignment"):
-        prepare(tmp_path / "s", pairs, WORDS, WORDS, max_length=5, bad_rows=BadRows("stop"), links=True)
+        prepare(
+            tmp_path / "s",
+            pairs,
+            texts(WORDS, WORDS),
+            max_length=5,
+            bad_rows=BadRows("stop"),
+            links=True,
+        )

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from regard.data.fields import texts
 from regard.data.readers import BadRows
 from regard.data.store import Store, held_out, prepare
 from regard.data.tokenizers import Tokenizer, train_tokenizer
@@ -30,7 +31,7 @@ def pairs(tmp_path: Path) -> Pairs:
 
 def made(pairs: Pairs, target: Tokenizer = WORDS, max_length: int = 100, policy: str = "stop") -> Store:
     folder = pairs.files[0].parent / "store"
-    return prepare(folder, pairs, BYTES, target, max_length=max_length, bad_rows=BadRows(policy))
+    return prepare(folder, pairs, texts(BYTES, target), max_length=max_length, bad_rows=BadRows(policy))
 
 
 def test_the_store_holds_what_the_tokenizers_say(pairs):
@@ -60,7 +61,7 @@ def counts(store: Store) -> list[int]:
 def test_rows_are_accounted_for(pairs, tmp_path):
     (tmp_path / "a").write_text("\n".join(["", "too long" * 20, *SOURCES[2:], "unmatched"]))
     bad = BadRows("skip", tmp_path / "report")
-    store = prepare(tmp_path / "store", pairs, BYTES, WORDS, max_length=100, bad_rows=bad)
+    store = prepare(tmp_path / "store", pairs, texts(BYTES, WORDS), max_length=100, bad_rows=bad)
     assert counts(store) == [51, 48, 3]
     assert bad.count == 3
     assert [fault.line for fault in bad.first] == [1, 2, 51] or [fault.line for fault in bad.first] == [1, 51, 2]
@@ -79,7 +80,13 @@ def test_long_rows_never_stop(pairs, tmp_path):
 def test_long_targets_are_reported_with_their_file(tmp_path):
     (tmp_path / "p.tsv").write_text("a\tb\na\tb b b\n")
     bad = BadRows("stop")
-    prepare(tmp_path / "s", Pairs(pairs=tmp_path / "p.tsv"), BYTES, WORDS, max_length=2, bad_rows=bad)
+    prepare(
+        tmp_path / "s",
+        Pairs(pairs=tmp_path / "p.tsv"),
+        texts(BYTES, WORDS),
+        max_length=2,
+        bad_rows=bad,
+    )
     assert [str(fault) for fault in bad.first] == [f"{tmp_path / 'p.tsv'}:2: too long: 3 tokens, data.max_length is 2"]
 
 
@@ -113,8 +120,7 @@ def test_an_unchanged_store_is_opened(pairs, tmp_path):
     moved = prepare(
         tmp_path / "store",
         Pairs(source=tmp_path / "c", target=tmp_path / "b"),
-        BYTES,
-        WORDS,
+        texts(BYTES, WORDS),
         max_length=100,
         bad_rows=BadRows("stop"),
     )

@@ -8,6 +8,7 @@ import torch
 from tiny import tiny
 
 from regard.data.batching import BatchPlan
+from regard.data.fields import texts
 from regard.data.readers import BadRows
 from regard.data.store import prepare
 from regard.data.tokenizers import END, train_tokenizer
@@ -30,7 +31,7 @@ def trained(request):
     source, target = (train_tokenizer(Tokenizer(kind=kind, size=SIZE), [side]) for side in ("a b c", "x y z"))
     setting = {"cell": "gru", "attention": {"score": "additive"}, "context": "into_cell", "copy_words": way}
     model = tiny(setting, vocabulary=SIZE, scale=2.0)
-    return TrainedGenerator(Bundle(model, source, target, Decoding(beam=3, length_penalty=0.5)))
+    return TrainedGenerator(Bundle(model, texts(source, target), Decoding(beam=3, length_penalty=0.5)))
 
 
 def copies_often(trained):
@@ -83,9 +84,7 @@ def test_the_score_is_the_training_loss_on_stored_copies(trained, tmp_path):
     for name, lines in ("a", SOURCES), ("b", TARGETS):
         (tmp_path / name).write_text("\n".join(lines))
     pairs = Pairs(source=tmp_path / "a", target=tmp_path / "b")
-    store = prepare(
-        tmp_path / "s", pairs, trained.source, trained.target, max_length=50, bad_rows=BadRows("stop"), copying=True
-    )  # fmt: skip
+    store = prepare(tmp_path / "s", pairs, texts(trained.source, trained.target), max_length=50, bad_rows=BadRows("stop"), copying=True)  # fmt: skip
     plan = BatchPlan(store.source_lengths, store.target_lengths, 1000, 1)
     trainer = SimpleNamespace(store=store, group=SimpleNamespace(device=torch.device("cpu")))
     examples = Trainer.examples(trainer, plan.batch(0))

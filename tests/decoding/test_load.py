@@ -4,6 +4,7 @@ import pytest
 import torch
 from tiny import FEW, tiny
 
+from regard.data.fields import texts
 from regard.data.tokenizers import train_tokenizer
 from regard.decoding import load as loading
 from regard.decoding.generator import TrainedGenerator
@@ -28,7 +29,7 @@ def bundle(shape):
     tokenizer = train_tokenizer(Tokenizer(kind="word"), ["a b c"])
     model = tiny(FEW["gru-additive-into_cell"], vocabulary=len(tokenizer))
     model.__class__ = shape
-    return Bundle(model, tokenizer, tokenizer, Decoding())
+    return Bundle(model, texts(tokenizer, tokenizer), Decoding())
 
 
 def test_every_shape_of_model_has_a_use():

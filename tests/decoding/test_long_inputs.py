@@ -3,6 +3,8 @@
 import pytest
 import torch
 
+from regard.data.batching import reading
+from regard.data.fields import texts
 from regard.data.tokenizers import END, train_tokenizer
 from regard.decoding.generator import TrainedGenerator
 from regard.decoding.sampling import Sampling
@@ -58,7 +60,7 @@ def trained(section, beam=1, never_ends=False):
             bias = torch.zeros(len(tokenizer))
             bias[END] = -1e4
             model.decoder.output.bias = torch.nn.Parameter(bias)
-    return TrainedGenerator(Bundle(model, tokenizer, tokenizer, Decoding(beam=beam, max_ratio=10.0)))
+    return TrainedGenerator(Bundle(model, texts(tokenizer, tokenizer), Decoding(beam=beam, max_ratio=10.0)))
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -77,9 +79,9 @@ def test_what_fits_is_read_and_one_token_more_is_refused(name):
         words, _ = model.pad(model.target.encode([pair[1]]))
         if model.too_long([pair[0]], [pair[1]]):
             with pytest.raises(UserError, match="places"):
-                model.model(source, lengths, words)
+                model.model(reading(source, lengths), words)
         else:
-            model.model(source, lengths, words)
+            model.model(reading(source, lengths), words)
 
 
 @pytest.mark.parametrize("name", ["convolutional", "transformer"])

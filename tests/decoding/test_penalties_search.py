@@ -12,6 +12,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "models"))
 from bounded import bounded
 from tiny import END, START, batch, tiny
 
+from regard.data.batching import reading
 from regard.data.tokenizers import train_tokenizer
 from regard.decoding.beam import beam_search
 from regard.decoding.generator import TrainedGenerator
@@ -47,7 +48,7 @@ def score_all(model, source, outputs, norm, alpha, beta):
     without padding."""
     inputs = torch.tensor([[START, *words[:-1]] for words in outputs])
     lengths = torch.full((len(outputs),), source.shape[1])
-    forced = model.decode(source.expand(len(outputs), -1), lengths, inputs, look=True)
+    forced = model.teacher_forced(reading(source.expand(len(outputs), -1), lengths), inputs, look=True)
     log_probs = model.decoder.logits(forced).double().log_softmax(-1)
     found = []
     for words, each, weights in zip(outputs, log_probs.tolist(), forced.weights.double().mean(1).tolist(), strict=True):
@@ -71,7 +72,7 @@ def test_a_wide_beam_ranks_all_outputs_by_the_formula(norm, alpha, beta):
     torch.manual_seed(3)
     model, sources = tiny(HEADS, vocabulary=VOCABULARY, scale=2.5), [[4, 5, 4, 5, 5], [5, 4]]
     padded, lengths = batch(*sources)
-    memory = model.encode(padded, lengths)
+    memory = model.encode(reading(padded, lengths))
     step, state = model.start(memory)
     outputs = list(every_output(2))
     found = beam_search(
@@ -96,7 +97,7 @@ def test_what_a_search_finds_has_the_score_of_the_formula(width):
     torch.manual_seed(5)
     model, sources = tiny(HEADS, vocabulary=VOCABULARY, scale=2.5), [[4, 5, 4, 5, 5, 4], [5, 4], [4, 4, 5]]
     padded, lengths = batch(*sources)
-    memory = model.encode(padded, lengths)
+    memory = model.encode(reading(padded, lengths))
     given = bounded(*model.start(memory), lengths + 3)
     ways = {"end": END, "length_penalty": 0.8, "length_norm": "gnmt"}
     searches = [lambda **more: beam_search(*given, width=width, **more)]
@@ -168,7 +169,7 @@ def test_a_recipe_says_how_to_rank_and_a_call_may_say_otherwise(beam):
     model = tiny(HEADS, vocabulary=len(tokenizer), scale=2.0)
     model.decoder.output.bias.data[END] += 3
     decoding = Decoding(beam=beam, length_penalty=0.5, length_norm="gnmt", coverage_penalty=0.3)
-    trained = TrainedGenerator(Bundle(model, tokenizer, tokenizer, decoding))
+    trained = TrainedGenerator(Bundle(model, texts(tokenizer, tokenizer), decoding))
     for change, (norm, alpha, beta) in (
         ({}, ("gnmt", 0.5, 0.3)),
         ({"length_norm": "power", "length_penalty": 0.7, "coverage_penalty": 1.1}, ("power", 0.7, 1.1)),

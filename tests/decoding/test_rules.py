@@ -6,6 +6,8 @@ import pytest
 import torch
 from tiny import END, FEW, START, batch, tiny
 
+from regard.data.batching import reading
+from regard.data.fields import texts
 from regard.data.tokenizers import train_tokenizer
 from regard.decoding.beam import beam_search
 from regard.decoding.generator import TrainedGenerator
@@ -131,7 +133,7 @@ def test_a_wide_beam_finds_the_ranking_that_enumeration_finds(setting, names, mo
         monkeypatch.setitem(RULES, name, MADE_UP[name])
     model, sources = tiny(FEW[setting], vocabulary=VOCABULARY, scale=2.5), [[4, 5, 4], [1, 4]]
     source, lengths = batch(*sources)
-    step, state = ruled(*model.start(model.encode(source, lengths)), requested(asked(source, lengths)))
+    step, state = ruled(*model.start(model.encode(reading(source, lengths))), requested(asked(source, lengths)))
     expected = [every_output(model, row, RULES) for row in sources]
     start = torch.full_like(lengths, START)
     found = beam_search(step, state, start, width=max(map(len, expected)), end=END, length_penalty=0.7)
@@ -150,7 +152,7 @@ def trained():
     source, target = (train_tokenizer(Tokenizer(kind="word"), [side]) for side in ("a b c", "x y z w v u"))
     model = tiny(FEW["gru-additive-into_cell"], vocabulary=len(target), scale=2.0)
     model.decoder.output.bias.data[END] += 2
-    return TrainedGenerator(Bundle(model, source, target, Decoding(beam=3, length_penalty=0.5, max_length=7)))
+    return TrainedGenerator(Bundle(model, texts(source, target), Decoding(beam=3, length_penalty=0.5, max_length=7)))
 
 
 TEXTS = ["a b c", "c", "b a b c a", "a a", "c b a c"]

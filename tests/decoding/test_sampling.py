@@ -9,6 +9,8 @@ from enumerated import every_output, log_probs_of, spoken
 from scipy.stats import chisquare
 from tiny import END, FEW, SETTINGS, batch, tiny
 
+from regard.data.batching import reading
+from regard.data.fields import texts
 from regard.decoding.generator import TrainedGenerator
 from regard.decoding.sampling import Sampling, chances_of, draw, sample
 from regard.errors import UserError
@@ -19,7 +21,7 @@ MANY = 2000
 
 def samples(model, sources, count, seed=1, limit=3, **options):
     padded, lengths = batch(*sources)
-    step, state = model.start(model.encode(padded, lengths))
+    step, state = model.start(model.encode(reading(padded, lengths)))
     limits = torch.full_like(lengths, limit)
     chances = chances_of(sources, count, limit, seed)
     return sample(*bounded(step, state, limits), chances=chances, end=END, sampling=Sampling(seed=seed, **options))
@@ -140,7 +142,7 @@ def trained_words():
     source, target = (train_tokenizer(Tokenizer(kind="word"), [side]) for side in ("a b c", "x y z"))
     model = tiny(FEW["gru-additive-into_cell"], vocabulary=len(source), scale=2.0)
     model.decoder.output.bias.data[END] += 2
-    return TrainedGenerator(Bundle(model, source, target, Decoding(length_penalty=0.5)))
+    return TrainedGenerator(Bundle(model, texts(source, target), Decoding(length_penalty=0.5)))
 
 
 def test_what_is_drawn_is_scored_as_searches_score(trained_words):

@@ -11,6 +11,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "models"))
 from bounded import bounded
 from tiny import END, FEW, SETTINGS, START, batch, tiny
 
+from regard.data.batching import reading
 from regard.decoding.beam import beam_search
 from regard.decoding.greedy import greedy_search
 from regard.errors import UserError
@@ -27,7 +28,7 @@ def every_output(model, source, limit, penalty):
             closed = words[-1] == END
             if END in words[:-1] or (not closed and size < limit):
                 continue
-            log_probs = model(source, lengths, torch.tensor([[START, *words[:-1]]])).log_softmax(-1)[0]
+            log_probs = model(reading(source, lengths), torch.tensor([[START, *words[:-1]]])).log_softmax(-1)[0]
             total = sum(log_probs[at, word].item() for at, word in enumerate(words))
             found.append((total / size**penalty, list(words[:-1] if closed else words)))
     return sorted(found, reverse=True)
@@ -40,7 +41,7 @@ def test_a_wide_beam_finds_the_ranking_that_enumeration_finds(name, penalty):
     model = tiny(FEW[name], vocabulary=VOCABULARY, scale=2.5)  # peaked: hypotheses change places between steps
     source, lengths = batch([4, 5, 4])
     expected = every_output(model, source, 3, penalty)
-    step, state = model.start(model.encode(source, lengths))
+    step, state = model.start(model.encode(reading(source, lengths)))
     found = beam_search(*bounded(step, state, [3]), width=len(expected), end=END, length_penalty=penalty)[0]
     torch.testing.assert_close(
         torch.tensor([one.score for one in found]), torch.tensor([score for score, _ in expected]), atol=1e-4, rtol=1e-4
@@ -59,7 +60,7 @@ def test_a_sentence_decodes_alike_alone_and_in_any_batch(name, width):
 
     def decode(sources):
         padded, lengths = batch(*sources)
-        step, state = model.start(model.encode(padded, lengths))
+        step, state = model.start(model.encode(reading(padded, lengths)))
         return beam_search(*bounded(step, state, lengths * 2 + 1), width=width, end=END, length_penalty=1.0)
 
     together, turned = decode(SOURCES), decode(SOURCES[::-1])[::-1]
@@ -73,7 +74,7 @@ def test_a_sentence_decodes_alike_alone_and_in_any_batch(name, width):
 @torch.no_grad()
 def test_greedy_is_a_beam_of_one(name):
     model, (source, lengths) = tiny(FEW[name], scale=2.0), batch(*SOURCES)
-    given = bounded(*model.start(model.encode(source, lengths)), lengths * 2)
+    given = bounded(*model.start(model.encode(reading(source, lengths))), lengths * 2)
     greedy, beam = greedy_search(*given, end=END), beam_search(*given, end=END, width=1)
     for one, other in zip(greedy, beam, strict=True):
         assert one[0].tokens == other[0].tokens

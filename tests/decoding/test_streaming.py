@@ -7,6 +7,7 @@ import torch
 from bounded import bounded
 from tiny import FEW, tiny
 
+from regard.data.fields import texts
 from regard.data.tokenizers import END, train_tokenizer
 from regard.decoding.beam import beam_search
 from regard.decoding.generator import TrainedGenerator
@@ -30,7 +31,11 @@ def trained(request):
     model = tiny(FEW["gru-additive-into_cell"], vocabulary=len(target), scale=2.0)
     model.decoder.output.bias.data[END] += 1
     return TrainedGenerator(
-        Bundle(model, source, target, Decoding(length_penalty=0.5, max_length=9, batch_tokens=request.param))
+        Bundle(
+            model,
+            texts(source, target),
+            Decoding(length_penalty=0.5, max_length=9, batch_tokens=request.param),
+        )
     )
 
 

@@ -5,7 +5,8 @@ import pytest
 import torch
 from tiny import tiny
 
-from regard.data.batching import pad_lists, shifted
+from regard.data.batching import pad_lists, reading, shifted
+from regard.data.fields import texts
 from regard.data.tokenizers import END, START, train_tokenizer
 from regard.decoding.generator import TrainedGenerator
 from regard.errors import UserError
@@ -24,7 +25,7 @@ def trained():
     source, target = (train_tokenizer(Tokenizer(kind="word"), side) for side in (SOURCES, TARGETS))
     model = tiny(SETTING, vocabulary=max(len(source), len(target)), scale=2.0)
     model.decoder.output.bias.data[END] += 3  # most outputs close before their limit
-    return TrainedGenerator(Bundle(model, source, target, Decoding(beam=3, length_penalty=0.5)))
+    return TrainedGenerator(Bundle(model, texts(source, target), Decoding(beam=3, length_penalty=0.5)))
 
 
 def closed(text, one):
@@ -119,7 +120,9 @@ def test_a_target_word_is_aligned_by_the_step_that_wrote_it(trained):
     for (source, target), alignment in zip(PAIRS, trained.align(PAIRS), strict=True):
         words = [*trained.source.encode([source])[0], END]
         inputs = [START, *trained.target.encode([target])[0]]
-        steps = trained.model.decode(torch.tensor([words]), torch.tensor([len(words)]), torch.tensor([inputs]), look=True)
+        steps = trained.model.teacher_forced(
+            reading(torch.tensor([words]), torch.tensor([len(words)])), torch.tensor([inputs]), look=True
+        )
         assert (alignment.source, alignment.target) == (source.split(), target.split())
         torch.testing.assert_close(torch.from_numpy(alignment.weights).float(), steps.weights[0, 0, :-1, :-1].detach())
 

@@ -9,6 +9,7 @@ from test_laws import LENGTHS, SOURCE, TARGET, stepped
 from tiny_convolutional import BYTENET, KINDS, SIZES, convolutional
 from torch.nn.functional import conv1d, embedding, layer_norm, pad
 
+from regard.data.batching import reading
 from regard.errors import UserError
 from regard.models import build, configure
 
@@ -81,7 +82,7 @@ def convs2s(model, source, target):
 @pytest.mark.parametrize("name", ["convs2s", "convs2s-mixed"])
 def test_convs2s_is_what_the_paper_says(name):
     model = exact(KINDS[name])
-    logits, steps = model(SOURCE, LENGTHS, TARGET), model.decode(SOURCE, LENGTHS, TARGET, look=True)
+    logits, steps = model(reading(SOURCE, LENGTHS), TARGET), model.teacher_forced(reading(SOURCE, LENGTHS), TARGET, look=True)
     assert steps.weights.shape[1] == len(model.decoder.blocks)
     for row, (source, length) in enumerate(ROWS):
         expected, looks = convs2s(model, source, TARGET[row : row + 1])
@@ -120,7 +121,7 @@ def bytenet(model, source, target):
 def test_bytenet_is_what_the_paper_says(name):
     """Unfolded to 5, 3 and 2 places (or 7, 5 and 4), while targets have 5 steps: some go on beyond their source."""
     model = exact(KINDS[name])
-    logits = model(SOURCE, LENGTHS, TARGET)
+    logits = model(reading(SOURCE, LENGTHS), TARGET)
     for row, (source, _) in enumerate(ROWS):
         torch.testing.assert_close(logits[row], bytenet(model, source, TARGET[row : row + 1])[0])
 
@@ -162,8 +163,8 @@ def test_a_decoder_remembers_as_much_as_it_sees(name, reach):
     source, lengths, target = torch.randint(4, 9, (16, 3)), torch.full((16,), 3), torch.randint(4, 9, (16, 16))
     changed = target.clone()
     changed[:, 1] = target[:, 1] % 5 + 4
-    assert differing(*(model(source, lengths, tokens) for tokens in (target, changed))) == list(range(1, 2 + reach))
-    step, state = model.start(model.encode(source, lengths))
+    assert differing(*(model(reading(source, lengths), tokens) for tokens in (target, changed))) == list(range(1, 2 + reach))
+    step, state = model.start(model.encode(reading(source, lengths)))
     sizes = [history.shape for history in state.histories]
     assert sum(shape[1] for shape in sizes) == reach
     for tokens in target.unbind(1)[:2]:
@@ -194,7 +195,7 @@ def test_places_beyond_the_longest_are_refused_with_the_key():
     model = exact(convolutional({**SIZES, "longest": 4, "layers": 1}, {**SIZES, "longest": 3, "layers": 1}))
     with pytest.raises(UserError, match="longest"):
         model.encoder(torch.full((1, 5), 4), torch.tensor([5]))
-    memory = model.encode(SOURCE, LENGTHS)
+    memory = model.encode(reading(SOURCE, LENGTHS))
     with pytest.raises(UserError, match="longest"):
         model.decoder(TARGET, memory)
     with pytest.raises(UserError, match="longest"):
@@ -216,15 +217,15 @@ def test_a_memory_of_another_size_is_refused():
 @pytest.mark.parametrize("kind", ["convs2s", "bytenet"])
 def test_dropout_acts_in_training_only(kind):
     model = build(configure(KINDS[kind]), 9, 9)
-    assert not torch.allclose(model(SOURCE, LENGTHS, TARGET), model(SOURCE, LENGTHS, TARGET))
+    assert not torch.allclose(model(reading(SOURCE, LENGTHS), TARGET), model(reading(SOURCE, LENGTHS), TARGET))
     model.eval()
-    assert model(SOURCE, LENGTHS, TARGET).equal(model(SOURCE, LENGTHS, TARGET))
+    assert model(reading(SOURCE, LENGTHS), TARGET).equal(model(reading(SOURCE, LENGTHS), TARGET))
 
 
 @pytest.mark.parametrize("kind", ["convs2s", "bytenet"])
 def test_the_loss_is_the_cross_entropy_of_the_logits(kind):
     model = small(KINDS[kind])
-    steps = model.decode(SOURCE, LENGTHS, TARGET)
+    steps = model.teacher_forced(reading(SOURCE, LENGTHS), TARGET)
     expected = torch.nn.functional.cross_entropy(
         model.decoder.logits(steps).flatten(0, 1), TARGET.flatten(), reduction="sum", label_smoothing=0.1
     )

@@ -9,6 +9,7 @@ from test_laws import LENGTHS, SOURCE, TARGET, stepped
 from tiny_alone import section
 from torch.nn import functional
 
+from regard.data.batching import reading
 from regard.data.tokenizers import PAD
 from regard.errors import UserError
 from regard.models import build, configure
@@ -57,13 +58,13 @@ def test_it_is_a_language_model_of_source_and_target(two_way):
     model = small(section(two_way_source=two_way, dropout=0.0, output_bias=True)).train()
     for parameter in model.parameters():
         parameter.data.add_(0.1 * torch.randn_like(parameter))
-    found, expected = model(SOURCE, LENGTHS, TARGET).log_softmax(dim=-1), []
+    found, expected = model(reading(SOURCE, LENGTHS), TARGET).log_softmax(dim=-1), []
     for row, length in enumerate(LENGTHS.tolist()):
         joined = torch.cat([SOURCE[row, :length], TARGET[row]])
         expected.append(plain_model(model.decoder, joined, length if two_way else 0)[length:])
     expected = torch.stack(expected)
     torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
-    loss = model.decoder.loss(model.decode(SOURCE, LENGTHS, TARGET), LABELS)
+    loss = model.decoder.loss(model.teacher_forced(reading(SOURCE, LENGTHS), TARGET), LABELS)
     plain = -expected.gather(2, LABELS[..., None]).sum()
     torch.testing.assert_close(loss, plain)
     weights = list(model.parameters())
@@ -79,7 +80,7 @@ def test_source_words_see_those_behind_them_only_if_asked_to(two_way, positions)
     first, behind = SOURCE[:1].clone(), SOURCE[:1].clone()
     behind[0, 3] = 8
     swapped = SOURCE[:1, [0, 1, 3, 2]]
-    states = [model.encode(tokens, LENGTHS[:1]).states[:, 0] for tokens in (first, behind, swapped)]
+    states = [model.encode(reading(tokens, LENGTHS[:1])).states[:, 0] for tokens in (first, behind, swapped)]
     assert torch.allclose(states[0], states[1]) is not two_way
     assert torch.allclose(states[0], states[2]) is not two_way
 
@@ -87,7 +88,7 @@ def test_source_words_see_those_behind_them_only_if_asked_to(two_way, positions)
 def test_the_target_never_reaches_the_source():
     model = small(section(two_way_source=True, layers=2)).double()
     places = LENGTHS[:, None] + torch.arange(TARGET.shape[1])
-    source = model.encode(SOURCE, LENGTHS).states
+    source = model.encode(reading(SOURCE, LENGTHS)).states
     tokens = functional.pad(SOURCE, (0, 5)).scatter(1, places, TARGET)
     joined = model.decoder.stack(model.decoder.words(tokens), None, prefix=LENGTHS).states
     for row, length in enumerate(LENGTHS.tolist()):
@@ -102,17 +103,17 @@ def test_padding_reaches_nothing_in_training(options):
     for source, more in ((SOURCE, 0), (functional.pad(SOURCE, (0, 9), value=7), 3)):
         torch.manual_seed(0)
         model = small(section(dropout=0.0, **options)).train()
-        steps = model.decode(source, LENGTHS, functional.pad(TARGET, (0, more)))
+        steps = model.teacher_forced(reading(source, LENGTHS), functional.pad(TARGET, (0, more)))
         found.append((steps.outputs[:, :5], steps.cost))
     torch.testing.assert_close(found[0], found[1])
 
 
 def test_sources_of_one_word_and_of_none():
     model = small(section(two_way_source=True)).double()
-    one = model(SOURCE[:, :1], torch.ones(3, dtype=torch.long), TARGET)
+    one = model(reading(SOURCE[:, :1], torch.ones(3, dtype=torch.long)), TARGET)
     torch.testing.assert_close(stepped(model, SOURCE[:, :1], torch.ones(3, dtype=torch.long), TARGET)[0], one)
     none = torch.zeros(3, dtype=torch.long)
-    torch.testing.assert_close(stepped(model, SOURCE, none, TARGET)[0], model(SOURCE, none, TARGET))
+    torch.testing.assert_close(stepped(model, SOURCE, none, TARGET)[0], model(reading(SOURCE, none), TARGET))
 
 
 def test_it_reads_both_by_one_vocabulary():
@@ -122,7 +123,7 @@ def test_it_reads_both_by_one_vocabulary():
 
 def test_learned_positions_count_source_and_target():
     model = small(section(positions="learned", longest=9))
-    model(SOURCE, LENGTHS, TARGET)
+    model(reading(SOURCE, LENGTHS), TARGET)
     model = small(section(positions="learned", longest=8))
     for read in (model, lambda *given: stepped(model, *given)):
         with pytest.raises(UserError, match="know 8 places, and a sequence has 9 tokens"):
@@ -135,7 +136,7 @@ def test_every_kind_stays_finite(name):
     model, lengths, target = small(KINDS[name]).train(), torch.tensor([4, 2, 0]), TARGET.clone()
     target[2, 1:] = PAD
     with torch.autocast("cpu", torch.bfloat16):
-        steps = model.decode(SOURCE, lengths, target)
+        steps = model.teacher_forced(reading(SOURCE, lengths), target)
         loss = model.decoder.loss(steps, target, 0.1)
     (loss if steps.cost is None else loss + steps.cost).backward()
     assert loss.isfinite()

@@ -6,6 +6,7 @@ from kinds import small
 from test_laws import LENGTHS, SOURCE, TARGET, stepped
 from tiny_deep import KINDS, section
 
+from regard.data.batching import reading
 from regard.errors import UserError
 from regard.models import configure
 from regard.nn.recurrent.cells import CELLS
@@ -76,7 +77,7 @@ def test_the_first_layer_of_gnmts_encoder_reads_both_ways_and_the_third_is_the_f
 def test_gnmts_decoder_asks_with_its_lowest_layer_and_tells_all_layers():
     """a_i from y_{i-1}, the lowest layer's last output; each layer reads it; the third adds what it read (a_i aside)."""
     model = model_of("gnmt")
-    decoder, memory = model.decoder, model.encode(ROW, torch.tensor([5]))
+    decoder, memory = model.decoder, model.encode(reading(ROW, torch.tensor([5])))
     states, expected = [(torch.zeros(SIZE).double(),) * 2] * 3, []
     for word in WORDS:
         context, _ = look(decoder.attention, states[0][0], memory.states[0])
@@ -86,7 +87,7 @@ def test_gnmts_decoder_asks_with_its_lowest_layer_and_tells_all_layers():
         third = lstm(high, feed(high, torch.cat([second[0], context])), states[2])
         states = [first, second, third]
         expected.append(result(decoder, third[0] + second[0], context))
-    torch.testing.assert_close(model(ROW, torch.tensor([5]), torch.tensor([WORDS]))[0], torch.stack(expected))
+    torch.testing.assert_close(model(reading(ROW, torch.tensor([5])), torch.tensor([WORDS]))[0], torch.stack(expected))
 
 
 @torch.no_grad()
@@ -109,7 +110,7 @@ def test_the_columns_of_deep_att_read_in_turns_and_carry_half_of_f():
 def test_deep_atts_decoder_carries_the_context_upward_in_f():
     """f_1 = W_1 [y; c], asked for by the first layer's last state; above, f_k = W_k [h_{k-1}; half of f_{k-1}]."""
     model = model_of("deepatt")
-    decoder, memory = model.decoder, model.encode(ROW, torch.tensor([5]))
+    decoder, memory = model.decoder, model.encode(reading(ROW, torch.tensor([5])))
     states, expected = [(torch.zeros(SIZE).double(),) * 2] * 3, []
     for word in WORDS:
         context, _ = look(decoder.attention, states[0][0], memory.states[0])
@@ -119,14 +120,14 @@ def test_deep_atts_decoder_carries_the_context_upward_in_f():
             if depth < 2:
                 share = feed(decoder.cells[depth + 1], torch.cat([states[depth][0], share[: 2 * SIZE]]))
         expected.append(result(decoder, torch.cat([states[2][0], share]), context))
-    torch.testing.assert_close(model(ROW, torch.tensor([5]), torch.tensor([WORDS]))[0], torch.stack(expected))
+    torch.testing.assert_close(model(reading(ROW, torch.tensor([5])), torch.tensor([WORDS]))[0], torch.stack(expected))
 
 
 @pytest.mark.parametrize("cell", CELLS)
 def test_every_cell_steps_as_it_is_forced(cell):
     forward = {"connections": "fast_forward_half", "connect_top": True}
     model = small(section({"bidirectional": "first"}, {**forward, "context": "to_all_layers", "start_from": "zero"}, cell))
-    torch.testing.assert_close(model(SOURCE, LENGTHS, TARGET), stepped(model, SOURCE, LENGTHS, TARGET)[0])
+    torch.testing.assert_close(model(reading(SOURCE, LENGTHS), TARGET), stepped(model, SOURCE, LENGTHS, TARGET)[0])
 
 
 @pytest.mark.parametrize("name", ["gnmt", "deepatt", "gnmt-top-asks", "deepatt-feeding"])
@@ -137,7 +138,7 @@ def test_only_the_lowest_layer_goes_step_by_step_where_it_asks(name, monkeypatch
     scanned, real = [], recurrent.scan
     monkeypatch.setattr(recurrent, "scan", lambda cell, *rest, **more: scanned.append(cell) or real(cell, *rest, **more))
     model = small(KINDS[name])
-    model(SOURCE, LENGTHS, TARGET)
+    model(reading(SOURCE, LENGTHS), TARGET)
     above = name in ("gnmt", "deepatt")
     assert scanned == (list(model.decoder.cells)[1:] if above else [])
 
@@ -145,7 +146,7 @@ def test_only_the_lowest_layer_goes_step_by_step_where_it_asks(name, monkeypatch
 def test_without_a_bridge_the_decoder_starts_from_nothing():
     model = small(KINDS["gnmt"])
     assert model.decoder.bridge is None
-    for state in model.decoder.start(model.encode(SOURCE, LENGTHS)).cells:
+    for state in model.decoder.start(model.encode(reading(SOURCE, LENGTHS))).cells:
         assert all(part.eq(0).all() for part in state)
 
 

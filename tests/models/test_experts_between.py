@@ -7,6 +7,7 @@ from test_deep import ROW, SIZE, WORDS, feed, look, lstm, result, run
 from test_laws import LENGTHS, SOURCE, TARGET
 from tiny_experts import KINDS
 
+from regard.data.batching import reading
 from regard.errors import UserError
 from regard.models import build, configure
 from regard.recipe import read_values
@@ -62,7 +63,7 @@ def test_the_third_layer_of_the_encoder_reads_what_experts_add_to_the_second():
 def test_the_decoders_experts_stand_between_its_two_layers():
     """The lowest layer's last state asks; it adds the word that it read; the second adds what the experts gave it."""
     model = model_of("shazeer")
-    decoder, memory = model.decoder, model.encode(ROW, torch.tensor([5]))
+    decoder, memory = model.decoder, model.encode(reading(ROW, torch.tensor([5])))
     (low, high), states, expected = decoder.cells, [(torch.zeros(SIZE).double(),) * 2] * 2, []
     for word in WORDS:
         context, _ = look(decoder.attention, states[0][0], memory.states[0])
@@ -70,13 +71,13 @@ def test_the_decoders_experts_stand_between_its_two_layers():
         mixed = mix(decoder.between, first[0] + decoder.embed.weight[word])
         states = [first, lstm(high, feed(high, mixed), states[1])]
         expected.append(result(decoder, states[1][0] + mixed, context))
-    torch.testing.assert_close(model(ROW, torch.tensor([5]), torch.tensor([WORDS]))[0], torch.stack(expected))
+    torch.testing.assert_close(model(reading(ROW, torch.tensor([5])), torch.tensor([WORDS]))[0], torch.stack(expected))
 
 
 @torch.no_grad()
 def test_experts_take_part_in_every_step_where_outputs_are_fed_back():
     model = model_of("feeding")
-    decoder, memory = model.decoder, model.encode(ROW, torch.tensor([5]))
+    decoder, memory = model.decoder, model.encode(reading(ROW, torch.tensor([5])))
     (low, high), states, expected = decoder.cells, [(torch.zeros(SIZE).double(),) * 2] * 2, []
     fed = torch.zeros(SIZE).double()
     for word in WORDS:
@@ -85,7 +86,7 @@ def test_experts_take_part_in_every_step_where_outputs_are_fed_back():
         context, _ = look(decoder.attention, states[1][0], memory.states[0])
         fed = torch.tanh(decoder.join.weight @ torch.cat([states[1][0], context]) + decoder.join.bias)
         expected.append(decoder.output.weight @ fed + decoder.output.bias)
-    torch.testing.assert_close(model(ROW, torch.tensor([5]), torch.tensor([WORDS]))[0], torch.stack(expected))
+    torch.testing.assert_close(model(reading(ROW, torch.tensor([5])), torch.tensor([WORDS]))[0], torch.stack(expected))
 
 
 @torch.no_grad()
@@ -117,7 +118,7 @@ def test_the_cost_is_of_all_words_of_both_sides_at_once_and_of_no_padding(name):
     mixtures = [part for part in model.modules() if type(part).__name__ == "Between"]
     for part in mixtures:
         part.register_forward_hook(remember)
-    cost = model.decode(SOURCE, LENGTHS, PADDED).cost
+    cost = model.teacher_forced(reading(SOURCE, LENGTHS), PADDED).cost
     expected, rows = 0.0, []
     for part in mixtures:
         states, present = (torch.cat(side) for side in zip(*read[part], strict=True))
@@ -125,7 +126,7 @@ def test_the_cost_is_of_all_words_of_both_sides_at_once_and_of_no_padding(name):
         expected += uneven(part.experts, states[present])
     assert rows == [LENGTHS.sum()] * (len(rows) - 1) + [(PADDED != 0).sum()]
     torch.testing.assert_close(cost, torch.tensor(expected))
-    assert model.eval().decode(SOURCE, LENGTHS, PADDED).cost is None
+    assert model.eval().teacher_forced(reading(SOURCE, LENGTHS), PADDED).cost is None
 
 
 @torch.no_grad()
@@ -134,7 +135,7 @@ def test_padding_takes_no_room_while_experts_are_crowded():
     model = model_of("shazeer", noise=False, capacity=0.7).train()
     wider = torch.nn.functional.pad(SOURCE, (0, 5)), LENGTHS, torch.nn.functional.pad(PADDED, (0, 4))
     mixtures = [model.encoder.stack.between.experts, model.decoder.between.experts]
-    before, counted = model(SOURCE, LENGTHS, PADDED), [part.overflowed.clone() for part in mixtures]
+    before, counted = model(reading(SOURCE, LENGTHS), PADDED), [part.overflowed.clone() for part in mixtures]
     after = model(*wider)[:, :5]
     torch.testing.assert_close(after[PADDED != 0], before[PADDED != 0])
     for part, count in zip(mixtures, counted, strict=True):

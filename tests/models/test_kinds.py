@@ -7,6 +7,7 @@ from kinds import KINDS, small
 from test_laws import LENGTHS, SOURCE, TARGET, stepped
 from tiny import END
 
+from regard.data.batching import reading
 from regard.decoding.beam import beam_search
 from regard.nn.state import repeat_rows
 
@@ -16,8 +17,8 @@ pytestmark = pytest.mark.parametrize("name", KINDS)
 def test_stepping_equals_teacher_forcing(name):
     model = small(KINDS[name])
     logits, weights = stepped(model, SOURCE, LENGTHS, TARGET)
-    torch.testing.assert_close(model(SOURCE, LENGTHS, TARGET), logits, rtol=1e-4, atol=1e-5)
-    forced = model.decode(SOURCE, LENGTHS, TARGET, look=True).weights
+    torch.testing.assert_close(model(reading(SOURCE, LENGTHS), TARGET), logits, rtol=1e-4, atol=1e-5)
+    forced = model.teacher_forced(reading(SOURCE, LENGTHS), TARGET, look=True).weights
     assert (forced is None) == (weights is None) == (not model.decoder.has_attention)
     if weights is not None:
         torch.testing.assert_close(forced, weights, rtol=1e-4, atol=1e-5)
@@ -26,18 +27,18 @@ def test_stepping_equals_teacher_forcing(name):
 def test_the_future_does_not_reach_the_past(name):
     model, changed = small(KINDS[name]), TARGET.clone()
     changed[:, 3:] = changed[:, 3:] % 5 + 4
-    before, after = model(SOURCE, LENGTHS, TARGET), model(SOURCE, LENGTHS, changed)
+    before, after = model(reading(SOURCE, LENGTHS), TARGET), model(reading(SOURCE, LENGTHS), changed)
     torch.testing.assert_close(before[:, :3], after[:, :3])
     assert not torch.allclose(before[:, 3:], after[:, 3:])
 
 
 def test_padding_reaches_nothing(name):
     model = small(KINDS[name])
-    together = model(SOURCE, LENGTHS, TARGET)
+    together = model(reading(SOURCE, LENGTHS), TARGET)
     noisy = torch.where(SOURCE == 0, torch.tensor(7), SOURCE)
     torch.testing.assert_close(model(noisy, LENGTHS, TARGET), together)
     for row, length in enumerate(LENGTHS):
-        alone = model(SOURCE[row : row + 1, :length], LENGTHS[row : row + 1], TARGET[row : row + 1])
+        alone = model(reading(SOURCE[row : row + 1, :length], LENGTHS[row : row + 1]), TARGET[row : row + 1])
         torch.testing.assert_close(alone, together[row : row + 1], rtol=1e-4, atol=1e-5)
 
 
@@ -45,7 +46,7 @@ def test_the_source_reaches_every_step(name):
     """Changed at its first word, it changes every row's first step: no model forgets to look."""
     model, changed = small(KINDS[name]), SOURCE.clone()
     changed[:, 0] = changed[:, 0] % 5 + 4
-    before, after = model(SOURCE, LENGTHS, TARGET), model(changed, LENGTHS, TARGET)
+    before, after = model(reading(SOURCE, LENGTHS), TARGET), model(changed, LENGTHS, TARGET)
     assert not any(torch.allclose(one, other, atol=1e-6) for one, other in zip(before[:, 0], after[:, 0], strict=True))
 
 
@@ -53,7 +54,7 @@ def test_weights_are_a_distribution_over_the_source(name):
     model = small(KINDS[name])
     if not model.decoder.has_attention:
         pytest.skip("no attention, no weights")
-    weights = model.decode(SOURCE, LENGTHS, TARGET, look=True).weights
+    weights = model.teacher_forced(reading(SOURCE, LENGTHS), TARGET, look=True).weights
     total = weights.sum(-1)
     torch.testing.assert_close(total, torch.ones_like(total))
     assert weights[1, ..., 2:].eq(0).all()
@@ -62,16 +63,16 @@ def test_weights_are_a_distribution_over_the_source(name):
 
 def test_every_parameter_learns(name):
     model = small(KINDS[name]).train()
-    model(SOURCE, LENGTHS, TARGET).square().sum().backward()
+    model(reading(SOURCE, LENGTHS), TARGET).square().sum().backward()
     idle = [name for name, parameter in model.named_parameters() if parameter.grad is None or parameter.grad.eq(0).all()]
     assert not idle
 
 
 def test_hypotheses_of_one_sentence_share_its_memory(name):
     model, tokens = small(KINDS[name]), torch.tensor([4, 5, 6, 7, 8, 4])
-    step, state = model.start(model.encode(SOURCE, LENGTHS))
+    step, state = model.start(model.encode(reading(SOURCE, LENGTHS)))
     twice = SOURCE.repeat_interleave(2, 0), LENGTHS.repeat_interleave(2, 0)
-    other, other_state = model.start(model.encode(*twice))
+    other, other_state = model.start(model.encode(reading(*twice)))
     state = repeat_rows(state, 2)
     for words in (tokens, tokens.flip(0)):
         one, two = step(words, state), other(words, other_state)
@@ -92,7 +93,7 @@ def test_a_sentence_decodes_alike_alone_and_in_any_order(name):
 
 
 def search(model, source, lengths):
-    step, state = model.start(model.encode(source, lengths))
+    step, state = model.start(model.encode(reading(source, lengths)))
     found = beam_search(*bounded(step, state, lengths + 4), width=3, end=END)
     return [best[0] for best in found]
 
@@ -108,7 +109,7 @@ def test_a_gpu_computes_what_a_cpu_computes(name):
     quiet(here)
     quiet(there)
     for model, device in ((here, "cpu"), (there, "cuda")):
-        steps = model.decode(SOURCE.to(device), LENGTHS.to(device), TARGET.to(device))
+        steps = model.teacher_forced(reading(SOURCE.to(device), LENGTHS.to(device)), TARGET.to(device))
         model.decoder.loss(steps, TARGET.to(device), 0.1).backward()
     for (part, ours), theirs in zip(here.named_parameters(), there.parameters(), strict=True):
         torch.testing.assert_close(

@@ -4,6 +4,7 @@ import pytest
 import torch
 from tiny import FEW, SETTINGS, tiny
 
+from regard.data.batching import reading
 from regard.models.interface import Steps
 
 SOURCE = torch.tensor([[4, 5, 6, 7], [8, 4, 0, 0], [5, 0, 0, 0]])
@@ -12,7 +13,7 @@ TARGET = torch.tensor([[2, 5, 6, 7, 8], [2, 4, 4, 8, 5], [2, 6, 8, 5, 7]])
 
 
 def stepped(model, source, lengths, target):
-    step, state = model.start(model.encode(source, lengths))
+    step, state = model.start(model.encode(reading(source, lengths)))
     logits, weights = [], []
     for tokens in target.unbind(1):
         one = step(tokens, state)
@@ -26,8 +27,8 @@ def stepped(model, source, lengths, target):
 def test_stepping_equals_teacher_forcing(name):
     model = tiny(SETTINGS[name])
     logits, weights = stepped(model, SOURCE, LENGTHS, TARGET)
-    torch.testing.assert_close(model(SOURCE, LENGTHS, TARGET), logits)
-    forced = model.decode(SOURCE, LENGTHS, TARGET, look=True).weights
+    torch.testing.assert_close(model(reading(SOURCE, LENGTHS), TARGET), logits)
+    forced = model.teacher_forced(reading(SOURCE, LENGTHS), TARGET, look=True).weights
     assert (forced is None) == (weights is None) == (not model.decoder.has_attention)
     if weights is not None:
         torch.testing.assert_close(forced, weights)
@@ -37,7 +38,7 @@ def test_stepping_equals_teacher_forcing(name):
 def test_the_future_does_not_reach_the_past(name):
     model, changed = tiny(SETTINGS[name]), TARGET.clone()
     changed[:, 3:] = changed[:, 3:] % 5 + 4
-    before, after = model(SOURCE, LENGTHS, TARGET), model(SOURCE, LENGTHS, changed)
+    before, after = model(reading(SOURCE, LENGTHS), TARGET), model(reading(SOURCE, LENGTHS), changed)
     torch.testing.assert_close(before[:, :3], after[:, :3])
     assert not torch.allclose(before[:, 3:], after[:, 3:])
 
@@ -48,11 +49,11 @@ def test_the_future_does_not_reach_the_past(name):
 def test_padding_reaches_nothing(name, bidirectional, reverse):
     size = 4 if bidirectional else 8
     model = tiny(FEW[name], bidirectional=bidirectional, reverse=reverse, hidden_size=size)
-    together = model(SOURCE, LENGTHS, TARGET)
+    together = model(reading(SOURCE, LENGTHS), TARGET)
     noisy = torch.where(SOURCE == 0, torch.tensor(7), SOURCE)
     torch.testing.assert_close(model(noisy, LENGTHS, TARGET), together)
     for row, length in enumerate(LENGTHS):
-        alone = model(SOURCE[row : row + 1, :length], LENGTHS[row : row + 1], TARGET[row : row + 1])
+        alone = model(reading(SOURCE[row : row + 1, :length], LENGTHS[row : row + 1]), TARGET[row : row + 1])
         torch.testing.assert_close(alone, together[row : row + 1])
 
 
@@ -61,7 +62,7 @@ def test_weights_are_a_distribution_over_the_source(name):
     model = tiny(SETTINGS[name])
     if not model.decoder.has_attention:
         pytest.skip("no attention, no weights")
-    weights = model.decode(SOURCE, LENGTHS, TARGET, look=True).weights
+    weights = model.teacher_forced(reading(SOURCE, LENGTHS), TARGET, look=True).weights
     total = weights.sum(-1)
     if "local_p" in name:  # a Gaussian takes some away
         assert (total <= 1 + 1e-6).all()
@@ -75,7 +76,7 @@ def test_weights_are_a_distribution_over_the_source(name):
 @pytest.mark.parametrize("name", SETTINGS)
 def test_every_parameter_learns(name):
     model = tiny(SETTINGS[name]).train()
-    model(SOURCE, LENGTHS, TARGET).square().sum().backward()
+    model(reading(SOURCE, LENGTHS), TARGET).square().sum().backward()
     idle = [name for name, parameter in model.named_parameters() if parameter.grad is None or parameter.grad.eq(0).all()]
     assert not idle
 
@@ -84,10 +85,10 @@ def test_every_parameter_learns(name):
 def test_hypotheses_of_one_sentence_share_its_memory(name):
     """Rows of several hypotheses beside one memory equal as many sentences with a memory each."""
     model, tokens = tiny(SETTINGS[name]), torch.tensor([4, 5, 6, 7, 8, 4])
-    memory = model.encode(SOURCE, LENGTHS)
+    memory = model.encode(reading(SOURCE, LENGTHS))
     step, state = model.start(memory)
     twice = SOURCE.repeat_interleave(2, 0), LENGTHS.repeat_interleave(2, 0)
-    other, other_state = model.start(model.encode(*twice))
+    other, other_state = model.start(model.encode(reading(*twice)))
     from regard.nn.state import repeat_rows
 
     torch.testing.assert_close(step(tokens, repeat_rows(state, 2)).logits, other(tokens, other_state).logits)
@@ -96,7 +97,7 @@ def test_hypotheses_of_one_sentence_share_its_memory(name):
 def test_the_bridge_and_the_context_follow_their_equations():
     """s_0 = tanh(W summary); c_1 = Σ α_1j h_j with α from s_0 (Bahdanau); the output is tanh(W [s_1; c_1] + b)."""
     model = tiny(SETTINGS["gru-additive-into_cell"], layers=1)
-    decoder, memory = model.decoder, model.encode(SOURCE, LENGTHS)
+    decoder, memory = model.decoder, model.encode(reading(SOURCE, LENGTHS))
     start = torch.tanh(memory.summary @ decoder.bridge.weight.T + decoder.bridge.bias)
     torch.testing.assert_close(decoder.start(memory).cells[0].hidden, start)
     score = decoder.attention.score
@@ -117,7 +118,7 @@ def test_the_bridge_and_the_context_follow_their_equations():
 
 def test_input_feeding_feeds_the_last_output():
     model = tiny(SETTINGS["lstm-dot-input_feeding"])
-    memory = model.encode(SOURCE, LENGTHS)
+    memory = model.encode(reading(SOURCE, LENGTHS))
     first = model.decoder.step(torch.tensor([2, 2, 2]), memory, model.decoder.start(memory))
     torch.testing.assert_close(model.decoder.logits(Steps(first.state.fed[:, None]))[:, 0], first.logits)
     other = first.state._replace(fed=torch.zeros_like(first.state.fed))
@@ -129,7 +130,7 @@ def test_input_feeding_feeds_the_last_output():
 
 def test_summary_is_the_last_state_of_each_direction():
     model = tiny(SETTINGS["gru-additive-into_cell"], layers=1)
-    memory = model.encode(SOURCE, LENGTHS)
+    memory = model.encode(reading(SOURCE, LENGTHS))
     for row, length in enumerate(LENGTHS.tolist()):
         torch.testing.assert_close(memory.summary[row, :4], memory.states[row, length - 1, :4])
         torch.testing.assert_close(memory.summary[row, 4:], memory.states[row, 0, 4:])
@@ -173,12 +174,12 @@ def with_extras(name, extra):
 def test_the_laws_hold_with_what_lies_between_and_inside_layers(name, extra):
     """Stepping equals teacher forcing; padding reaches nothing; the setting is there and does something."""
     model = with_extras(name, extra)
-    together = model(SOURCE, LENGTHS, TARGET)
+    together = model(reading(SOURCE, LENGTHS), TARGET)
     torch.testing.assert_close(together, stepped(model, SOURCE, LENGTHS, TARGET)[0])
     noisy = torch.where(SOURCE == 0, torch.tensor(7), SOURCE)
     torch.testing.assert_close(model(noisy, LENGTHS, TARGET), together)
     for row, length in enumerate(LENGTHS):
-        alone = model(SOURCE[row : row + 1, :length], LENGTHS[row : row + 1], TARGET[row : row + 1])
+        alone = model(reading(SOURCE[row : row + 1, :length], LENGTHS[row : row + 1]), TARGET[row : row + 1])
         torch.testing.assert_close(alone, together[row : row + 1])
 
 
@@ -189,10 +190,10 @@ def test_a_residual_connection_adds_what_the_layer_read(name):
 
     for side in ("encoder", "decoder"):
         model = with_extras(name, "residual")
-        before = model(SOURCE, LENGTHS, TARGET)
+        before = model(reading(SOURCE, LENGTHS), TARGET)
         part = model.encoder.stack if side == "encoder" else model.decoder
         part.connections = torch.nn.ModuleList(Connection(8, 8) for _ in part.connections)
-        assert not torch.allclose(model(SOURCE, LENGTHS, TARGET), before)
+        assert not torch.allclose(model(reading(SOURCE, LENGTHS), TARGET), before)
 
 
 @pytest.mark.parametrize("side", ["encoder", "decoder"])
@@ -200,10 +201,10 @@ def test_a_residual_connection_adds_what_the_layer_read(name):
 def test_recurrent_dropout_acts_in_training_only(name, side):
     model = tiny({**FEW[name], "recurrent_dropout": 0.5 if side == "decoder" else 0.0},
                  recurrent_dropout=0.5 if side == "encoder" else 0.0)  # fmt: skip
-    used = model(SOURCE, LENGTHS, TARGET)
-    assert used.equal(model(SOURCE, LENGTHS, TARGET))
+    used = model(reading(SOURCE, LENGTHS), TARGET)
+    assert used.equal(model(reading(SOURCE, LENGTHS), TARGET))
     model.train()
-    assert not torch.allclose(model(SOURCE, LENGTHS, TARGET), model(SOURCE, LENGTHS, TARGET))
+    assert not torch.allclose(model(reading(SOURCE, LENGTHS), TARGET), model(reading(SOURCE, LENGTHS), TARGET))
 
 
 @pytest.mark.parametrize("name", FEW)
@@ -219,7 +220,7 @@ def test_a_target_has_one_recurrent_mask_a_layer(name, monkeypatch):
 
     monkeypatch.setattr(recurrent, "recurrent_mask", counted)
     model = tiny({**FEW[name], "recurrent_dropout": 0.5})
-    memory = model.encode(SOURCE, LENGTHS)
+    memory = model.encode(reading(SOURCE, LENGTHS))
     model.decoder(TARGET, memory)
     assert drawn == list(model.decoder.cells)
     drawn.clear()
@@ -254,7 +255,7 @@ def test_a_gpu_computes_what_a_cpu_computes(name):
     there.load_state_dict(here.state_dict())
     there = there.cuda()
     for model, device in ((here, "cpu"), (there, "cuda")):
-        steps = model.train().decode(SOURCE.to(device), LENGTHS.to(device), TARGET.to(device))
+        steps = model.train().teacher_forced(reading(SOURCE.to(device), LENGTHS.to(device)), TARGET.to(device))
         model.decoder.loss(steps, TARGET.to(device), 0.1).backward()
     for (name, ours), theirs in zip(here.named_parameters(), there.parameters(), strict=True):
         torch.testing.assert_close(

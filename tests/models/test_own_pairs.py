@@ -7,6 +7,7 @@ import torch
 from kinds import small
 from test_laws import stepped
 
+from regard.data.batching import reading
 from regard.errors import RecipeError
 from regard.models import configure
 from regard.nn.attention import SCOPES, SCORES
@@ -46,5 +47,5 @@ def test_stepping_equals_teacher_forcing(name, score, scope):
     model = small(MODELS[name](HEADS[score, scope]), scale=2.0).double()
     target = torch.randint(4, 9, (len(SOURCE), LENGTH))
     logits, weights = stepped(model, SOURCE, LENGTHS, target)
-    torch.testing.assert_close(model(SOURCE, LENGTHS, target), logits)
-    torch.testing.assert_close(model.decode(SOURCE, LENGTHS, target, look=True).weights, weights)
+    torch.testing.assert_close(model(reading(SOURCE, LENGTHS), target), logits)
+    torch.testing.assert_close(model.teacher_forced(reading(SOURCE, LENGTHS), target, look=True).weights, weights)

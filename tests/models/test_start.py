@@ -6,6 +6,7 @@ from kinds import KINDS, small
 from test_laws import LENGTHS, SOURCE
 from tiny_deep import section
 
+from regard.data.batching import reading
 from regard.models import configure
 from regard.nn.recurrent.cells import CELLS
 from regard.nn.recurrent.tape import TapeCell
@@ -15,7 +16,7 @@ HANDED = {"start_from": "encoder"}
 
 
 def start(model):
-    return model.decoder.start(model.encode(SOURCE, LENGTHS)).cells
+    return model.decoder.start(model.encode(reading(SOURCE, LENGTHS))).cells
 
 
 def backwards(words):
@@ -48,7 +49,7 @@ def test_each_layer_starts_where_the_encoders_layer_ended(both_ways, reverse):
 
 def test_columns_lie_side_by_side_depth_by_depth():
     model = small(KINDS["deep-handed-over-columns"])
-    last = model.encode(SOURCE, LENGTHS).last
+    last = model.encode(reading(SOURCE, LENGTHS)).last
     for depth, state in enumerate(start(model)):
         torch.testing.assert_close(state.hidden, torch.cat([last[depth][0].hidden, last[3 + depth][0].hidden], dim=-1))
 
@@ -56,7 +57,7 @@ def test_columns_lie_side_by_side_depth_by_depth():
 def test_the_source_learns_from_the_target_by_way_of_the_states_alone():
     """Without attention, nothing else leads from the encoder to the decoder."""
     model = small(KINDS["deep-handed-over"])
-    model(SOURCE, LENGTHS, SOURCE).square().sum().backward()
+    model(reading(SOURCE, LENGTHS), SOURCE).square().sum().backward()
     assert all(parameter.grad is not None and parameter.grad.ne(0).any() for parameter in model.encoder.parameters())
 
 
@@ -84,7 +85,7 @@ def test_every_cell_hands_its_state_over_but_those_with_a_tape(cell):
             configure(values)
         return
     model = small(values)
-    for state, (last,) in zip(start(model), model.encode(SOURCE, LENGTHS).last, strict=True):
+    for state, (last,) in zip(start(model), model.encode(reading(SOURCE, LENGTHS)).last, strict=True):
         assert all(map(torch.equal, state, last))
 
 

@@ -12,6 +12,7 @@ from tiny_transformer import section
 from torch import nn
 from torch.nn import functional
 
+from regard.data.batching import reading
 from regard.data.tokenizers import PAD
 from regard.errors import RecipeError, UserError
 from regard.models import configure
@@ -92,7 +93,7 @@ def test_it_is_torch_nn_transformer(place, activation):
     memory = encoder(words, src_key_padding_mask=padding)
     future = torch.ones(5, 5, dtype=torch.bool).triu(1)
     outputs = decoder(target, memory, tgt_mask=future, memory_key_padding_mask=padding)
-    expected, found = model.decoder.output(outputs), model(SOURCE, LENGTHS, TARGET)
+    expected, found = model.decoder.output(outputs), model(reading(SOURCE, LENGTHS), TARGET)
     torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
     weight = torch.randn_like(expected)
     (expected * weight).sum().backward(inputs=[theirs for theirs, _ in pairs])
@@ -126,7 +127,7 @@ def test_it_is_marian_with_marians_weights(theirs, activation, scaled):
     model.load_state_dict(marian_weights(config, oracle.state_dict()))
     visible = torch.arange(4) < LENGTHS[:, None]
     expected = oracle(input_ids=SOURCE, attention_mask=visible.long(), decoder_input_ids=TARGET).logits
-    torch.testing.assert_close(model(SOURCE, LENGTHS, TARGET), expected, rtol=0, atol=1e-5)
+    torch.testing.assert_close(model(reading(SOURCE, LENGTHS), TARGET), expected, rtol=0, atol=1e-5)
     torch.testing.assert_close(stepped(model, SOURCE, LENGTHS, TARGET)[0], expected, rtol=0, atol=1e-5)
 
 
@@ -160,7 +161,7 @@ def test_dropout_lies_where_the_paper_puts_it(side, monkeypatch):
 
     monkeypatch.setattr(Dropout, "forward", forward)
     monkeypatch.setattr(Dropout, "added", lambda self, total, input: total + self(input))
-    memory = model.encode(SOURCE, LENGTHS)
+    memory = model.encode(reading(SOURCE, LENGTHS))
     if side == "decoder":
         dropped.clear()
         model.decoder(TARGET, memory)
@@ -207,15 +208,15 @@ def test_one_table_for_both_sides_and_the_output_layer():
     apart = small(section({"tied": False}, dropout=0.0)).double().train()
     apart.load_state_dict({name: tensor.clone() for name, tensor in shared.state_dict().items()})
     for model in (shared, apart):
-        model(SOURCE, LENGTHS, TARGET).square().sum().backward()
+        model(reading(SOURCE, LENGTHS), TARGET).square().sum().backward()
     three = apart.encoder.embed.weight, apart.decoder.embed.weight, apart.decoder.output.weight
     torch.testing.assert_close(shared.decoder.embed.weight.grad, sum(each.grad for each in three))
 
 
 def test_the_loss_is_pytorchs_with_label_smoothing():
     model, labels = small(section()), torch.tensor([[5, 6, 7, 8, 3], [4, 4, 3, 0, 0], [3, 0, 0, 0, 0]])
-    steps = model.decode(SOURCE, LENGTHS, TARGET)
-    logits = model(SOURCE, LENGTHS, TARGET).flatten(0, 1)
+    steps = model.teacher_forced(reading(SOURCE, LENGTHS), TARGET)
+    logits = model(reading(SOURCE, LENGTHS), TARGET).flatten(0, 1)
     expected = functional.cross_entropy(logits, labels.flatten(), ignore_index=PAD, label_smoothing=0.1, reduction="sum")
     torch.testing.assert_close(model.decoder.loss(steps, labels, 0.1), expected)
 
@@ -231,7 +232,7 @@ def test_padding_of_targets_reaches_nothing_in_training(options):
     for more in (0, 4):
         torch.manual_seed(0)
         model = small(section(dropout=0.0, **options)).train()
-        steps = model.decode(SOURCE, LENGTHS, functional.pad(short, (0, more)))
+        steps = model.teacher_forced(reading(SOURCE, LENGTHS), functional.pad(short, (0, more)))
         found.append((steps.outputs[:, :5][short != PAD], steps.cost))
     torch.testing.assert_close(found[0], found[1])
 
@@ -281,7 +282,7 @@ def test_a_very_long_target(scope):
     """Its first half does not know how long it becomes; and it goes on."""
     model = small(section(attention={"heads": 2, "scope": scope, "window": 16}, layers=1)).double()
     target = torch.randint(4, 9, (1, 700))
-    whole, half = (model(SOURCE[:1], LENGTHS[:1], target[:, :length]) for length in (700, 350))
+    whole, half = (model(reading(SOURCE[:1], LENGTHS[:1]), target[:, :length]) for length in (700, 350))
     torch.testing.assert_close(whole[:, :350], half)
     assert whole.isfinite().all()
 
@@ -291,10 +292,10 @@ def test_no_place_of_the_future_reaches_the_past_through_alternating_layers():
     """T-DMCA's decoder: every place of a target is changed in turn."""
     attention = [{"heads": 2, "scope": "blocks", "window": 4}, {"heads": 2, "scope": "compressed", "window": 3}]
     model, target = small(section(layers=4, attention=attention)).double(), torch.randint(4, 9, (1, 11))
-    before = model(SOURCE[:1], LENGTHS[:1], target)
+    before = model(reading(SOURCE[:1], LENGTHS[:1]), target)
     for place in range(11):
         changed = target.clone()
         changed[:, place] = 4 + (changed[:, place] - 3) % 5
-        after = model(SOURCE[:1], LENGTHS[:1], changed)
+        after = model(reading(SOURCE[:1], LENGTHS[:1]), changed)
         torch.testing.assert_close(before[:, :place], after[:, :place], rtol=0, atol=1e-12)
         assert not torch.allclose(before[:, place], after[:, place], atol=1e-6)

@@ -6,6 +6,7 @@ import pytest
 import torch
 from tiny import FEW, SETTINGS, tiny
 
+from regard.data.batching import reading
 from regard.errors import UserError
 from regard.models import build, configure
 from regard.models.interface import Steps
@@ -40,8 +41,8 @@ NEARLY_ALL = 1 - 1e-7
 def test_dropout_stands_before_every_layer(name):
     """Where (nearly) everything is dropped, no word of either side and no lower layer reaches anything."""
     model = tiny({**FEW[name], "dropout": NEARLY_ALL}, dropout=NEARLY_ALL).train()
-    memory = model.encode(SOURCE, LENGTHS)
-    other = model.encode(SOURCE % 4 + 4, LENGTHS)
+    memory = model.encode(reading(SOURCE, LENGTHS))
+    other = model.encode(reading(SOURCE % 4 + 4, LENGTHS))
     assert memory.states.eq(0).all()
     torch.testing.assert_close(memory.summary, other.summary)
     changed = TARGET % 4 + 4
@@ -57,7 +58,7 @@ def test_dropout_stands_before_every_layer(name):
 def test_between_layers_all_is_dropped_too(name):
     """The upper layer then sees nothing of the lower one: its weights from below get no gradient."""
     model = tiny({**FEW[name], "dropout": NEARLY_ALL}, dropout=NEARLY_ALL).train()
-    model.decoder(TARGET, model.encode(SOURCE, LENGTHS)).outputs.square().sum().backward()
+    model.decoder(TARGET, model.encode(reading(SOURCE, LENGTHS))).outputs.square().sum().backward()
     upper = [model.decoder.cells[1], *model.encoder.stack.layers[1].cells]
     for cell in upper:
         gradient = cell.from_input.weight.grad
@@ -67,7 +68,7 @@ def test_between_layers_all_is_dropped_too(name):
 @pytest.mark.parametrize("name", FEW)
 def test_nothing_is_dropped_when_a_model_is_used(name):
     model = tiny({**FEW[name], "dropout": 0.5}, dropout=0.5)
-    torch.testing.assert_close(model(SOURCE, LENGTHS, TARGET), model(SOURCE, LENGTHS, TARGET), rtol=0, atol=0)
+    torch.testing.assert_close(model(reading(SOURCE, LENGTHS), TARGET), model(reading(SOURCE, LENGTHS), TARGET), rtol=0, atol=0)
 
 
 def shared_tables(tied=False, size=5, **vocabularies):
@@ -111,7 +112,7 @@ def test_tables_of_two_shapes_cannot_be_one():
 def test_input_feeding_asks_with_the_new_top_state(name):
     """c_i = Σ α_ij h_j with α from the top layer's s_i; the output is tanh(W [s_i; c_i] + b)  (Luong et al. 2015)."""
     model = tiny(SETTINGS[name])
-    decoder, memory = model.decoder, model.encode(SOURCE, LENGTHS)
+    decoder, memory = model.decoder, model.encode(reading(SOURCE, LENGTHS))
     one = decoder.step(torch.tensor([5, 6, 7]), memory, decoder.start(memory))
     top = one.state.cells[-1].hidden
     context, weights, _ = decoder.attention(top[:, None], memory.keys.attention, look=True)
@@ -122,7 +123,7 @@ def test_input_feeding_asks_with_the_new_top_state(name):
 @pytest.mark.parametrize("name", [name for name in SETTINGS if "into_cell" in name and "lstm" in name])
 def test_into_the_cell_asks_with_the_last_top_state(name):
     model = tiny(SETTINGS[name])
-    decoder, memory = model.decoder, model.encode(SOURCE, LENGTHS)
+    decoder, memory = model.decoder, model.encode(reading(SOURCE, LENGTHS))
     start = decoder.start(memory)
     one = decoder.step(torch.tensor([5, 6, 7]), memory, start)
     _, weights, _ = decoder.attention(start.cells[-1].hidden[:, None], memory.keys.attention, look=True)
@@ -132,7 +133,7 @@ def test_into_the_cell_asks_with_the_last_top_state(name):
 def test_the_additive_score_has_the_size_it_is_given():
     model = tiny({"cell": "gru", "attention": {"score": "additive", "size": 3}, "context": "into_cell"})
     assert model.decoder.attention.score.energy.shape == (1, 3)
-    assert model.encode(SOURCE, LENGTHS).keys.attention.keys.shape == (3, 1, 4, 3)
+    assert model.encode(reading(SOURCE, LENGTHS)).keys.attention.keys.shape == (3, 1, 4, 3)
 
 
 @pytest.mark.parametrize("options", [{"size": 9, "heads": 2}, {"values": 7, "heads": 2}])

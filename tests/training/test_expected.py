@@ -11,6 +11,7 @@ from tiny import END, FEW, START, batch, tiny
 
 import regard
 from regard import run
+from regard.data.fields import texts
 from regard.data.tokenizers import train_tokenizer
 from regard.decoding.generator import TrainedGenerator
 from regard.decoding.hypothesis import Found
@@ -161,7 +162,7 @@ WORDS = ["x", "y"]
 @pytest.fixture
 def trained(model):
     source, target = (train_tokenizer(Tokenizer(kind="word"), side) for side in (["a b"], WORDS))
-    return TrainedGenerator(Bundle(model, source, target, Decoding(max_length=LIMIT)))
+    return TrainedGenerator(Bundle(model, texts(source, target), Decoding(max_length=LIMIT)))
 
 
 def test_samples_lead_where_the_expected_reward_leads(model, trained):

@@ -53,7 +53,7 @@ def both_ways(recipe, folder):
     """Losses and gradients of thirty batches of six shapes, computed directly and replayed; and what was recorded."""
     whole = run.with_corpus(recipe, folder)
     prepared = run.prepare(whole, folder, lambda text: None)
-    model = build(configure(recipe.model), len(prepared.source), len(prepared.target)).cuda()
+    model = build(configure(recipe.model), *prepared.shapes).cuda()
     ways = [
         Trainer(model, prepared.store, prepared.plan, training, folder, Group(0, 1, torch.device("cuda")), dict)
         for training in (recipe.training.model_copy(update={"capture": capture}) for capture in (False, True))
@@ -137,7 +137,7 @@ def test_a_step_that_is_not_finite_is_left_out_and_told_later(tmp_path):
     recipe = small_recipe(20, "training.device=cuda")
     whole = run.with_corpus(recipe, tmp_path / "run")
     prepared = run.prepare(whole, tmp_path / "run", lambda text: None)
-    model = build(configure(recipe.model), len(prepared.source), len(prepared.target)).cuda()
+    model = build(configure(recipe.model), *prepared.shapes).cuda()
     group = Group(0, 1, torch.device("cuda"))
     trainer = Trainer(model, prepared.store, prepared.plan, recipe.training, tmp_path, group, dict)
     trainer.journal, trainer.display = None, Display(20, 0, None, False)

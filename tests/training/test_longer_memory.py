@@ -10,11 +10,12 @@ from test_penalties import EXAMPLES, in_a_loop
 from torch.nn import functional
 
 from regard import run
+from regard.data.batching import reading
 from regard.models.interface import Copies
+from regard.models.penalties import PENALTIES
 from regard.nn.copying import COPIES
 from regard.training.journal import read_journal
 from regard.training.objective import Objective
-from regard.training.penalties import PENALTIES
 
 ENCODER = {"kind": "bytenet", "embedding_size": 5, "hidden_size": 4, "dilations": [1, 2], "sets": 1, "stretch": 1.6, "extra": 2}
 DECODERS = {
@@ -35,9 +36,9 @@ def built(name, **options):
 def test_only_places_of_words_are_copied(name):
     """p(w) ∝ e^(u_w) + Σ_{j: x_j = w} e^(o · tanh(W h_j)) over the words j of the source, whole or step by step."""
     model = built(name, copy_words="added")
-    memory = model.encode(*EXAMPLES[:2], COPIED)
+    memory = model.encode(reading(*EXAMPLES[:2], COPIED))
     assert memory.visible.sum(1).tolist() == ENDS
-    steps = model.decode(*EXAMPLES[:3], COPIED)
+    steps = model.TODO_teacher_forced(*EXAMPLES[:3], COPIED)
     found = model.decoder.logits(steps)
     outputs, keys = model.decoder.finished(steps.outputs), torch.tanh(model.decoder.copy_words.project_key(memory.states))
     for row, i in ((row, i) for row in range(2) for i in range(3)):
@@ -57,7 +58,7 @@ def test_only_places_of_words_are_copied(name):
 @pytest.mark.parametrize("name", DECODERS)
 def test_penalties_are_of_all_places_and_links_of_words(name, penalty):
     model = built(name)
-    weights = model.decode(*EXAMPLES[:3], look=True).weights
+    weights = model.teacher_forced(EXAMPLES, WORDS, look=True).weights
     links = functional.pad(EXAMPLES.links, (0, weights.shape[-1] - EXAMPLES.links.shape[-1]))
     longer = EXAMPLES._replace(source_lengths=torch.tensor(ENDS), links=links)
     objective = Objective(model, 0.0, penalties={penalty: 0.3})

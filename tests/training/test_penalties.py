@@ -9,10 +9,10 @@ from torch.nn.functional import one_hot
 
 from regard.errors import UserError
 from regard.models.decoders.context import CONTEXTS
+from regard.models.penalties import PENALTIES, Evidence
 from regard.nn.attention import selections
 from regard.training import objective as objectives
 from regard.training.objective import Examples, Objective
-from regard.training.penalties import PENALTIES, Evidence
 
 EXAMPLES = Examples(
     torch.tensor([[4, 5, 3], [6, 3, 0]]),
@@ -94,7 +94,7 @@ def decoder(context, **attention):
 @pytest.mark.parametrize("name", PENALTIES)
 def test_training_adds_a_penalty_at_its_rate(name, context):
     model = tiny(decoder(context, heads=2), layers=1)
-    weights = model.decode(*EXAMPLES[:3], look=True).weights
+    weights = model.teacher_forced(EXAMPLES, WORDS, look=True).weights
     plain, penalised = (Objective(model, 0.1, penalties=given)(EXAMPLES).total for given in ({}, {name: 0.3}))
     torch.testing.assert_close((penalised - plain).double(), 0.3 * in_a_loop(name, weights, EXAMPLES), rtol=1e-4, atol=1e-4)
 
@@ -134,7 +134,7 @@ def test_hard_attention_learns_the_gradient_of_the_expected_loss(context, option
     exact, estimate, chances = 0.0, 0.0, 0.0
     for path in itertools.product(range(2), repeat=3):
         monkeypatch.setattr(selections, "best", drawing(path))
-        steps = model.decode(*ONE[:3])
+        steps = model.TODO_teacher_forced(*ONE[:3])
         loss, chance = model.decoder.loss(steps, ONE.target_output), steps.choice.log_prob.sum().exp()
         exact, chances = exact + chance * loss, chances + chance.item()
         estimate = estimate + chance.detach() * (loss + objective.reinforce(steps, ONE))
@@ -148,7 +148,7 @@ def test_hard_attention_learns_the_gradient_of_the_expected_loss(context, option
 def test_steps_of_padding_teach_hard_attention_nothing():
     """Σ over real steps of -(r - b) log p - λ H."""
     model = tiny(decoder("after_cell", selection="hard", softness=0.0), layers=1).train()
-    usual, steps = model.decoder.usual_reward.copy_(torch.randn(VOCABULARY)), model.decode(*EXAMPLES[:3])
+    usual, steps = model.decoder.usual_reward.copy_(torch.randn(VOCABULARY)), model.teacher_forced(EXAMPLES, WORDS)
     objective = Objective(model, 0.0, entropy=0.7).eval()
     rewards, expected = model.decoder.log_probs(steps, EXAMPLES.target_output), 0.0
     for row, length in enumerate((3, 2)):
@@ -164,7 +164,7 @@ def test_the_usual_reward_of_a_word_follows_the_last_and_is_kept_with_the_model(
     model = tiny(decoder("into_cell", selection="hard"), layers=1).train()
     model.decoder.usual_reward.fill_(-5.0)
     with torch.random.fork_rng():
-        rewards = model.decoder.log_probs(model.decode(*EXAMPLES[:3]), EXAMPLES.target_output)
+        rewards = model.decoder.log_probs(model.teacher_forced(EXAMPLES, WORDS), EXAMPLES.target_output)
     Objective(model, 0.0)(EXAMPLES).total.backward()
     last = {word: rewards[EXAMPLES.target_output == word].mean().item() for word in (7, 8, 3, 4)}
     expected = [0.9 * -5.0 + 0.1 * last.get(word, -5.0) for word in range(VOCABULARY)]

@@ -29,7 +29,7 @@ def prepared_for(options, folder):
     recipe = recipe.model_copy(update={"model": configure(recipe.model).model_dump(mode="json")})
     recipe = run.with_corpus(recipe, folder)
     prepared = run.prepare(recipe, folder, lambda text: None)
-    model = build(configure(recipe.model), len(prepared.source), len(prepared.target))
+    model = build(configure(recipe.model), *prepared.shapes)
     return prepared, Trainer(
         model, prepared.store, prepared.plan, recipe.training, folder, Group(0, 1, torch.device("cpu")), dict
     )

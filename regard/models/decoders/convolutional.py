@@ -78,7 +78,8 @@ class ConvolutionalDecoder(WordDecoder):
                 f"{2 * embedding} numbers, not {memory_size}; set model.encoder.embedding_size={embedding} of a convolutional "
                 "encoder, or take another decoder"
             )
-        self.embed, self.positions = config.build_words(vocabulary)
+        self.embed = nn.Embedding(vocabulary, embedding)
+        self.positions = config.build_positions(self.embed)
         self.enter, self.leave = config.build_ends()
         self.blocks = nn.ModuleList(
             AttendingBlock(inputs, size, width, embedding, config.dropout, config.weight_norm)

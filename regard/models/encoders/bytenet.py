@@ -4,11 +4,13 @@ import math
 from typing import Annotated, Literal
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Shaped
 from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from regard.bounds import DEEPEST, Depth, Size, Width
+from regard.data.fields import Shape
+from regard.models.inputs import InputConfig, build_input
 from regard.models.interface import Encoder, Memory
 from regard.nn.convolution import Convolution, DilatedBlock
 from regard.nn.dropout import Dropout
@@ -43,6 +45,7 @@ class ByteNetConfig(Section):
 
 class ByteNetEncoderConfig(ByteNetConfig):
     kind: Literal["bytenet"] = "bytenet"
+    input: InputConfig = None
     stretch: Annotated[float, Field(ge=1, le=100)] = 1.2  # a source of n words has ceil(stretch n + extra) states
     extra: Annotated[int, Field(ge=0, le=65_536)] = 0
 
@@ -52,11 +55,11 @@ class ByteNetEncoder(Encoder):
 
     Config = ByteNetEncoderConfig
 
-    def __init__(self, config: ByteNetEncoderConfig, vocabulary: int) -> None:
+    def __init__(self, config: ByteNetEncoderConfig, shape: Shape) -> None:
         super().__init__()
         self.memory_size = self.summary_size = 2 * config.hidden_size
         self.stretch, self.extra = config.stretch, config.extra
-        self.embed = config.build_embedding(vocabulary)
+        self.embed = build_input(config.input, shape, config.embedding_size, lambda *_: config.build_embedding(shape.sizes[0]))
         self.enter = Convolution(config.embedding_size, 2 * config.hidden_size, variance=float(config.embedding_size))
         self.blocks = config.build_blocks()
         self.dropout = Dropout(config.dropout)
@@ -69,12 +72,13 @@ class ByteNetEncoder(Encoder):
         source = words.shape[1]
         return nn.functional.pad(words, (0, 0, 0, math.ceil(self.stretch * source + self.extra) - source))
 
-    def forward(self, tokens: Int[Tensor, "batch source"], lengths: Int[Tensor, "batch"]) -> Memory:
-        known = torch.arange(tokens.shape[1], device=tokens.device) < lengths[:, None]
-        words = self.dropout(self.embed(tokens)).masked_fill(~known[..., None], 0.0)
+    def forward(self, values: Shaped[Tensor, "batch *values"], lengths: Int[Tensor, "batch"] | None = None) -> Memory:
+        read, lengths = self.read(values, lengths)
+        known = torch.arange(read.shape[1], device=read.device) < lengths[:, None]
+        words = self.dropout(read).masked_fill(~known[..., None], 0.0)
         states = self.enter(self.unfold(words))
         ends = (self.stretch * lengths.double() + self.extra).ceil()  # as math.ceil has it
-        visible = torch.arange(states.shape[1], device=tokens.device) < ends[:, None]
+        visible = torch.arange(states.shape[1], device=read.device) < ends[:, None]
         for block in self.blocks:
             states = block(states, visible)
         return Memory(states.masked_fill(~visible[..., None], 0.0), visible)

@@ -3,11 +3,13 @@
 from typing import Annotated, Literal
 
 import torch
-from jaxtyping import Int
+from jaxtyping import Int, Shaped
 from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from regard.bounds import DEEPEST, Depth, Size, Width
+from regard.data.fields import Shape
+from regard.models.inputs import InputConfig, build_input
 from regard.models.interface import Encoder, Memory
 from regard.models.limits import Limit, limit
 from regard.nn.convolution import Convolution, GatedBlock
@@ -53,13 +55,12 @@ class ConvolutionalConfig(Section):
             return [(self.hidden_size, self.width)] * self.layers
         return [(some.size, some.width) for some in self.layers for _ in range(some.times)]
 
-    def build_words(self, vocabulary: int) -> tuple[nn.Embedding, Positions]:
-        """Vectors of words and of places."""
-        words = nn.Embedding(vocabulary, self.embedding_size)
+    def build_positions(self, words: nn.Module) -> Positions:
+        """Vectors of places, drawn together with those of words."""
         places = choose(READ, self.positions, "kind of positions")(self.embedding_size, longest=self.longest)
         for parameter in (*words.parameters(), *places.parameters()):
             nn.init.normal_(parameter, std=SPREAD)
-        return words, places
+        return places
 
     def build_ends(self) -> tuple[Convolution, Convolution]:
         """From embeddings to the first layer, and from the last one back."""
@@ -75,6 +76,7 @@ class ConvolutionalConfig(Section):
 
 class ConvolutionalEncoderConfig(ConvolutionalConfig):
     kind: Literal["convolutional"] = "convolutional"
+    input: InputConfig = None
 
 
 class ConvolutionalEncoder(Encoder):
@@ -82,10 +84,11 @@ class ConvolutionalEncoder(Encoder):
 
     Config = ConvolutionalEncoderConfig
 
-    def __init__(self, config: ConvolutionalEncoderConfig, vocabulary: int) -> None:
+    def __init__(self, config: ConvolutionalEncoderConfig, shape: Shape) -> None:
         super().__init__()
         self.memory_size, self.summary_size = 2 * config.embedding_size, config.embedding_size
-        self.embed, self.positions = config.build_words(vocabulary)
+        self.embed = build_input(config.input, shape, config.embedding_size, nn.Embedding)
+        self.positions = config.build_positions(self.embed)
         self.enter, self.leave = config.build_ends()
         self.blocks = nn.ModuleList(
             GatedBlock(inputs, size, width, config.dropout, config.weight_norm)
@@ -97,11 +100,12 @@ class ConvolutionalEncoder(Encoder):
     def limit(self) -> Limit | None:
         return limit(self.positions.known_places, "longest")
 
-    def forward(self, tokens: Int[Tensor, "batch source"], lengths: Int[Tensor, "batch"]) -> Memory:
-        self.positions.check(tokens.shape[1])
-        places = torch.arange(tokens.shape[1], device=tokens.device)
+    def forward(self, values: Shaped[Tensor, "batch *values"], lengths: Int[Tensor, "batch"] | None = None) -> Memory:
+        read, lengths = self.read(values, lengths)
+        self.positions.check(read.shape[1])
+        places = torch.arange(read.shape[1], device=read.device)
         visible = places < lengths[:, None]
-        words = self.dropout(self.positions.embed(self.embed(tokens), places[None]))
+        words = self.dropout(self.positions.embed(read, places[None]))
         states = self.enter(words)
         for block in self.blocks:
             states = block(states, visible)

@@ -4,12 +4,14 @@ from collections.abc import Callable, Sequence
 from typing import Annotated, Literal
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Shaped
 from pydantic import model_validator
 from torch import Tensor, nn
 
 from regard.bounds import Depth, Size
+from regard.data.fields import Shape
 from regard.models.experts import ExpertsBetween
+from regard.models.inputs import InputConfig, build_input
 from regard.models.interface import Encoder, Memory
 from regard.nn.linear import Linear
 from regard.nn.recurrent.cells import CELLS, Cell
@@ -21,6 +23,7 @@ from regard.recipe import Positive, Rate, Section, choose, name_of
 
 class RecurrentEncoderConfig(Section):
     kind: Literal["recurrent"] = "recurrent"
+    input: InputConfig = None
     cell: Annotated[str, name_of(CELLS, "cell")] = "gru"
     embedding_size: Size = 256
     hidden_size: Size = 256  # of each direction
@@ -76,38 +79,44 @@ def stack_of(config: RecurrentEncoderConfig, cell: type[Cell], directions: list[
     )  # fmt: skip
 
 
+def spread_words(vocabulary: int, size: int) -> nn.Embedding:
+    """Vectors of length about 1."""
+    words = nn.Embedding(vocabulary, size)
+    nn.init.normal_(words.weight, std=size**-0.5)
+    return words
+
+
 class RecurrentEncoder(Encoder):
     Config = RecurrentEncoderConfig
 
-    def __init__(self, config: RecurrentEncoderConfig, vocabulary: int) -> None:
+    def __init__(self, config: RecurrentEncoderConfig, shape: Shape) -> None:
         super().__init__()
         cell = choose(CELLS, config.cell, "cell")
         self.reverse = config.reverse
-        self.embed = nn.Embedding(vocabulary, config.embedding_size)
-        nn.init.normal_(self.embed.weight, std=config.embedding_size**-0.5)
+        self.embed = build_input(config.input, shape, config.embedding_size, spread_words)
         columns = [stack_of(config, cell, directions) for directions in DIRECTIONS[config.bidirectional](config.layers)]
         self.stack = columns[0] if len(columns) == 1 else Columns(columns)
         self.project = None if config.memory_size is None else Linear(self.stack.output_size, config.memory_size, bias=False)
         self.memory_size = config.memory_size or self.stack.output_size
         self.summary_size = cell.ends * sum(layer.output_size for layer in self.stack.layers)  # type: ignore[misc]
 
-    def forward(self, tokens: Int[Tensor, "batch source"], lengths: Int[Tensor, "batch"]) -> Memory:
+    def forward(self, values: Shaped[Tensor, "batch *values"], lengths: Int[Tensor, "batch"] | None = None) -> Memory:
         """All states of the top layer, and what every layer and direction ended with."""
-        words = self.embed(tokens)
+        words, lengths = self.read(values, lengths)
         states, last, cost = self.stack.climb(reverse_within(words, lengths) if self.reverse else words, lengths)
         if self.reverse:
             states = reverse_within(states, lengths)  # state j stays beside word j
-        visible = torch.arange(tokens.shape[1], device=tokens.device) < lengths[:, None]
+        visible = torch.arange(words.shape[1], device=words.device) < lengths[:, None]
         states = self.stack.dropout(states)
         states = (states if self.project is None else self.project(states)).masked_fill(~visible[..., None], 0.0)
         return Memory(states, visible, torch.cat(self.summary(last), dim=-1), cost=cost, last=last)
 
-    def past(self, tokens: Int[Tensor, "batch source"]) -> Float[Tensor, "batch source source"] | None:
+    def past(self, values: Shaped[Tensor, "batch *values"]) -> Float[Tensor, "batch source source"] | None:
         """Of the lowest layer: words before a word by the direction that comes from the left, words after it by the other."""
         cells = [cell for cell in self.stack.lowest if isinstance(cell, TapeCell)]
         if not cells:
             return None
-        words = self.embed(tokens.flip(1) if self.reverse else tokens)
+        words = self.embed(values.flip(1) if self.reverse else values)
         looks = [own_attention(cells[0], words), *(own_attention(cell, words.flip(1)).flip(1, 2) for cell in cells[1:])]
         both = torch.stack(looks).sum(0)
         return both.flip(1, 2) if self.reverse else both

@@ -3,9 +3,11 @@
 from typing import Literal
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
+from regard.data.fields import Shape
+from regard.models.inputs import InputConfig, build_input
 from regard.models.interface import Encoder, Memory
 from regard.models.limits import Limit
 from regard.models.transformer import StackConfig, stack_limit
@@ -14,27 +16,29 @@ from regard.nn.embedding import Embedding
 
 class TransformerEncoderConfig(StackConfig):
     kind: Literal["transformer"] = "transformer"
+    input: InputConfig = None
 
 
 class TransformerEncoder(Encoder):
     Config = TransformerEncoderConfig
 
-    def __init__(self, config: TransformerEncoderConfig, vocabulary: int) -> None:
+    def __init__(self, config: TransformerEncoderConfig, shape: Shape) -> None:
         super().__init__()
         self.memory_size = self.summary_size = config.size
-        self.embed = Embedding(vocabulary, config.size)
+        self.embed = build_input(config.input, shape, config.size, Embedding)
         self.stack = config.stack()
 
     @property
     def limit(self) -> Limit | None:
         return stack_limit(self.stack)
 
-    def forward(self, tokens: Int[Tensor, "batch source"], lengths: Int[Tensor, "batch"]) -> Memory:
-        visible = torch.arange(tokens.shape[1], device=tokens.device) < lengths[:, None]
-        result = self.stack(self.embed(tokens), visible)
+    def forward(self, values: Shaped[Tensor, "batch *values"], lengths: Int[Tensor, "batch"] | None = None) -> Memory:
+        words, lengths = self.read(values, lengths)
+        visible = torch.arange(words.shape[1], device=words.device) < lengths[:, None]
+        result = self.stack(words, visible)
         return Memory(result.states, visible, cost=result.cost)
 
-    def past(self, tokens: Int[Tensor, "batch source"]) -> Float[Tensor, "batch source source"] | None:
+    def past(self, values: Shaped[Tensor, "batch *values"]) -> Float[Tensor, "batch source source"] | None:
         """The mean of all heads of all layers."""
-        passed = self.stack(self.embed(tokens), None, look_back=True).passed
+        passed = self.stack(self.embed(values), None, look_back=True).passed
         return torch.stack([one.own.weights.mean(dim=1) for one in passed]).mean(dim=0)
