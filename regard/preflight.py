@@ -14,12 +14,13 @@ import regard.corpora
 import regard.training.schedules  # noqa: F401 - like those below, it registers a table that recipes name
 from regard.data.fields import Shape, configure_fields, outlines
 from regard.data.store import files_of
+from regard.decoding.load import used_as
 from regard.errors import RecipeError, UserError
 from regard.evaluation.candidates import SEARCHES
 from regard.evaluation.evaluate import SOURCES
 from regard.evaluation.metrics import METRICS
 from regard.memory import free_memory, spoken
-from regard.models import Model, ModelConfig, build, configure
+from regard.models import MODELS, Model, ModelConfig, build, configure
 from regard.models.device import choose_device
 from regard.models.penalties import PENALTIES
 from regard.recipe import Pairs, Recipe, Risk, choose
@@ -37,12 +38,10 @@ def check(recipe: Recipe) -> None:
     data, training = recipe.data, recipe.training
     for name in training.penalties:
         choose(PENALTIES, name, "penalty in training.penalties")
-    metric = METRICS[training.validate_by]
-    choose(SOURCES, metric.needs, "need of the metric in training.validate_by")
-    refuse_no_gold(recipe)
     if data.train is not None:
         files_of(data.train, links="guided" in training.penalties)
     config = configure(recipe.model)
+    check_metric(recipe, MODELS[config.kind])
     shapes = outlines(configure_fields(data, config.columns))
     for where, files in {"train": data.train, "valid": data.valid, **data.test}.items():
         if files is not None:
@@ -54,7 +53,7 @@ def check(recipe: Recipe) -> None:
     asking = {
         "training.penalties": bool(training.penalties),
         "decoding.coverage_penalty": recipe.decoding.coverage_penalty > 0,
-        f"training.validate_by={training.validate_by}": metric.needs == "links",
+        f"training.validate_by={training.validate_by}": METRICS[training.validate_by or "loss"].needs == "links",
     }
     for key, asked in asking.items():
         if asked and not model.has_attention:
@@ -77,9 +76,16 @@ def refuse_outputs_of_a_beam(risk: Risk) -> None:
         )
 
 
-def refuse_no_gold(recipe: Recipe) -> None:
-    """A metric of alignments needs true ones to validate by; a corpus that is still to be generated may bring them."""
-    by, data = recipe.training.validate_by, recipe.data
+def check_metric(recipe: Recipe, model: type[Model]) -> None:
+    """What is validated by: the model must give what it needs. A metric of alignments needs true ones; a corpus that is still
+    to be generated may bring them."""
+    by, data = recipe.training.validate_by or model.validate_by, recipe.data
+    choose(SOURCES, METRICS[by].needs, "need of the metric in training.validate_by")
+    if METRICS[by].needs not in (given := used_as(model).gives):
+        fitting = ", ".join(name for name, metric in METRICS.items() if metric.needs in given)
+        raise RecipeError(
+            f"training.validate_by={by} is not for this shape of model ({recipe.model.get('kind')}): take {fitting}"
+        )
     if METRICS[by].needs == "links" and data.corpus is None and (data.valid is None or data.valid.alignment is None):
         raise RecipeError(f"training.validate_by={by} needs gold alignments: name a file of links in data.valid.alignment")
 

@@ -152,7 +152,7 @@ class Training(Section):
     precision: Literal["float32", "bfloat16"] = "float32"
     validate_every: Positive = 500
     # decides on the best checkpoints; equal scores are told apart by the loss
-    validate_by: Annotated[str, entry_of("metric")] = "bleu"
+    validate_by: Annotated[str | None, entry_of("metric")] = None  # null: what is usual for the shape of model
     patience: Positive | None = 10  # validations without a better score before stopping
     save_every: Positive = 500
     keep_last: Positive = 2

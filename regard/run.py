@@ -28,7 +28,7 @@ from regard.evaluation.candidates import proposer
 from regard.evaluation.evaluate import Question, measure
 from regard.evaluation.metrics import METRICS
 from regard.imports import GIVEN, advised
-from regard.models import build, configure, refuse_two_vocabularies
+from regard.models import MODELS, build, configure, refuse_two_vocabularies
 from regard.models.directory import Bundle, save_model
 from regard.nn.allocator import keep_freed_memory
 from regard.recipe import Corpus, Data, Pairs, Recipe, choose, read
@@ -189,7 +189,7 @@ def fitted_fields(
 def fit(
     recipe: Recipe, directory: Path, prepared: Prepared, processes: Group, talk: bool, say: Say, identity: dict[str, Any]
 ) -> int | None:
-    preflight.refuse_no_gold(recipe)
+    preflight.check_metric(recipe, MODELS[configure(recipe.model).kind])
     gold = valid_gold(recipe.data, prepared.valid)
     keep_freed_memory()
     preflight.fitting(configure(recipe.model), prepared.shapes, processes.device)
@@ -201,15 +201,17 @@ def fit(
         start_weights(model, start, recipe.model)
     trained: Any = in_use(Bundle(model, prepared.fields, recipe.decoding), processes.device)
 
+    by = metric_of(recipe)
+    greedy = recipe.decoding.model_copy(update={"beam": 1})
+
     def validate() -> dict[str, float]:
         model.eval()
-        asked = {"bleu", recipe.training.validate_by, *([] if risk is None else [risk.reward])} - {"loss"}
-        scores, _ = measure(Question(trained, prepared.valid, gold, trained.settings(beam=1)), ["loss", *sorted(asked)])
+        asked = {model.validate_by, by, *([] if risk is None else [risk.reward])} - {"loss"}
+        scores, _ = measure(Question(trained, prepared.valid, gold, greedy), ["loss", *sorted(asked)])
         return {name: score.value for name, score in scores.items()}
 
     propose = None if risk is None else proposer(trained, risk)
-    rank = METRICS[recipe.training.validate_by].rank
-    given = (recipe.training, directory, processes, validate, propose, identity, rank)
+    given = (recipe.training, directory, processes, validate, propose, identity, lambda scores: METRICS[by].rank(scores[by]))
     trainer = Trainer(model, prepared.store, prepared.plan, *given)
     ending = trainer.run(talk)
     if ending.signal is None and processes.first:
@@ -222,6 +224,11 @@ def fit(
     return ending.signal
 
 
+def metric_of(recipe: Recipe) -> str:
+    """What decides on checkpoints."""
+    return recipe.training.validate_by or MODELS[configure(recipe.model).kind].validate_by
+
+
 def choose_weights(
     recipe: Recipe, directory: Path, model: nn.Module, validate: Callable[[], dict[str, float]], best: list[Best]
 ) -> list[Best]:
@@ -229,7 +236,7 @@ def choose_weights(
     if len(best) == 1:
         return best
     model.load_state_dict(mean_weights(weights_of(directory, best)))
-    scores, by = validate(), recipe.training.validate_by
+    scores, by = validate(), metric_of(recipe)
     mean = Best(METRICS[by].rank(scores[by]), 0, scores["loss"])
     return best if mean.rank >= best[0].rank else best[:1]
 
@@ -263,7 +270,7 @@ def finish(
 
 
 def model_card(recipe: Recipe, best: list[Best]) -> str:
-    by = recipe.training.validate_by
+    by = metric_of(recipe)
     steps = ", ".join(f"{one.step} ({METRICS[by].rank(one.score):.3f})" for one in best)
     imports = "".join(f" --import {name}" for name in recipe.imports or ())
     return (

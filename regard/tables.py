@@ -40,8 +40,8 @@ class EntryOf:
     def __init__(self, what: str) -> None:
         self.what = what
 
-    def __call__(self, name: str) -> str:
-        if self.what in TABLES:
+    def __call__(self, name: str | None) -> str | None:
+        if self.what in TABLES and name is not None:
             choose(TABLES[self.what](), name, self.what)
         return name
 
@@ -90,7 +90,7 @@ def check_names(section: BaseModel, where: str = "") -> None:
         if isinstance(value, BaseModel):
             check_names(value, f"{where}{key}.")
         for rule in field.metadata:
-            if isinstance(rule, AfterValidator) and isinstance(rule.func, EntryOf):
+            if isinstance(rule, AfterValidator) and isinstance(rule.func, EntryOf) and value is not None:
                 try:
                     choose(TABLES[rule.func.what](), value, rule.func.what)
                 except RecipeError as error:

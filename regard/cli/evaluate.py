@@ -30,7 +30,7 @@ def evaluate(
     from regard.cli.generate import one_line
     from regard.data.links import read_links
     from regard.data.spool import spooled
-    from regard.decoding.load import load_generator
+    from regard.decoding.load import load
     from regard.errors import UserError
     from regard.evaluation.evaluate import by_length, read_test
     from regard.evaluation.evaluate import evaluate as measure
@@ -43,17 +43,20 @@ def evaluate(
     results, failed = dict[str, Any](), False
     recipes_own: AbstractContextManager[dict[str, Pairs]] = nullcontext({}) if any(given.values()) else test_sets(run)
     with recipes_own as named, spooled(given) as (files, _):
-        trained = load_generator(run, device)
+        trained = load(run, device)
         sets = named or {"test": parse(Pairs, {name: str(path) for name, path in files.items()})}
-        tests = {name: (read_test(one), read_links(one.alignment) if one.alignment else None) for name, one in sets.items()}
+        tests = {
+            name: (read_test(one, trained.fields), read_links(one.alignment) if one.alignment else None)
+            for name, one in sets.items()
+        }
     for name, (rows, gold) in tests.items():
-        problems = trained.too_long([source for source, _ in rows], [target for _, target in rows])
+        problems = trained.rows_too_long(rows)
         failures.name_each(
             problems, f"{name}: pair ", "an output that it lacks counts as empty; perplexity is that of other pairs"
         )
         failed = failed or bool(problems)
         scores, outputs = measure(trained, rows, gold, trained.settings(**chosen(beam=beam)))
-        groups = by_length(rows, outputs) if lengths else []
+        groups = by_length(rows, outputs) if lengths and "outputs" in trained.gives else []
         results[name] = {"pairs": len(rows), **{score.name: score.value for score in scores}}
         results[name] |= {"signatures": [score.signature for score in scores if score.signature]}
         results[name] |= {"by_length": [[label, count, score.value] for label, count, score in groups]} if lengths else {}

@@ -35,14 +35,14 @@ class TeacherForced(Trained):
     def score(self, pairs: Iterable[Pair]) -> list[Likelihood]:
         """log p(target | source) of each pair."""
 
-        def read(steps: Steps, targets: Tokens, _sources: Tokens) -> Iterator[Likelihood]:
-            log_probs = self.model.logits(steps).float().log_softmax(dim=-1)
-            wanted, _ = self.pad(targets)
-            each = log_probs.gather(2, wanted[..., None]).squeeze(-1).masked_fill(wanted == PAD, 0.0)
-            for total, target in zip(each.double().sum(dim=1).tolist(), targets, strict=True):
-                yield Likelihood(total, len(target) + 1)
+        return self.force(pairs, lambda steps, targets, _: self.likelihoods(steps, targets)).all("pairs")
 
-        return self.force(pairs, read).all("pairs")
+    def likelihoods(self, steps: Steps, targets: Tokens) -> Iterator[Likelihood]:
+        log_probs = self.model.logits(steps).float().log_softmax(dim=-1)
+        wanted, _ = self.pad(targets)
+        each = log_probs.gather(2, wanted[..., None]).squeeze(-1).masked_fill(wanted == PAD, 0.0)
+        for total, target in zip(each.double().sum(dim=1).tolist(), targets, strict=True):
+            yield Likelihood(total, len(target) + 1)
 
     def align(self, pairs: Iterable[Pair], reading: Reading | None = None) -> list[Alignment]:
         """Where the model looks for each word of each target, by its own reading of the attention or by another."""

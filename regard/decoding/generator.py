@@ -19,8 +19,7 @@ from regard.decoding.rules import Request, max_lengths, requested, ruled
 from regard.decoding.sampling import Sampling, chances_of, sample
 from regard.decoding.streaming import OnStep, PartialOutput, Tell, watcher
 from regard.decoding.trained import Answers, batches
-from regard.errors import UserError
-from regard.recipe import Decoding, parse
+from regard.recipe import Decoding
 
 
 class TrainedGenerator(TeacherForced):
@@ -30,6 +29,8 @@ class TrainedGenerator(TeacherForced):
     recipe says. `on_step` is told of every output after every step; if it returns False, that output ends as it stands.
     Texts that the model cannot read raise an InputError once the others are answered: it holds their results.
     """
+
+    gives = ("outputs", "likelihood", "links")
 
     def generate(
         self, texts: Iterable[str], decoding: Decoding | None = None, *, on_step: OnStep | None = None, **changes: Any
@@ -51,13 +52,6 @@ class TrainedGenerator(TeacherForced):
         """`count` outputs of each text in the order they were drawn: a function of the seed and the text alone."""
         settings = self.settings(decoding, **{"beam": count, **changes})
         return self.answer(texts, settings, sampling or Sampling(), on_step).all("texts")
-
-    def settings(self, decoding: Decoding | None = None, **changes: Any) -> Decoding:
-        """Those given, or the model's own, with some fields changed; a wrong one is refused as in a recipe."""
-        base = self.decoding if decoding is None else decoding
-        if not isinstance(base, Decoding):
-            raise UserError(f"settings are one regard.recipe.Decoding or keywords such as beam=5 (given: {base!r})")
-        return parse(Decoding, {**base.model_dump(), **changes}, "decoding")
 
     def answer(
         self, texts: Iterable[str], settings: Decoding, sampling: Sampling | None = None, on_step: OnStep | None = None

@@ -5,18 +5,28 @@ from pathlib import Path
 import torch
 
 from regard.decoding.generator import TrainedGenerator
+from regard.decoding.labelling import TrainedLabeller
+from regard.decoding.language import TrainedLanguageModel
 from regard.decoding.trained import Trained
 from regard.errors import UserError
-from regard.models import Generator, Model
+from regard.models import Generator, Labeller, LanguageModel, Model
 from regard.models.device import choose_device
 from regard.models.directory import Bundle, load_model
 
 # A shape of model, and what it is in use; the nearest class counts
-IN_USE: dict[type[Model], type[Trained]] = {Generator: TrainedGenerator}
+IN_USE: dict[type[Model], type[Trained]] = {
+    Generator: TrainedGenerator,
+    LanguageModel: TrainedLanguageModel,
+    Labeller: TrainedLabeller,
+}
+
+
+def used_as(model: type[Model]) -> type[Trained]:
+    return next(IN_USE[shape] for shape in model.__mro__ if shape in IN_USE)
 
 
 def in_use(bundle: Bundle, device: torch.device | str = "cpu") -> Trained:
-    return next(IN_USE[shape] for shape in type(bundle.model).__mro__ if shape in IN_USE)(bundle, device)
+    return used_as(type(bundle.model))(bundle, device)
 
 
 def load(path: str | Path, device: str = "auto") -> Trained:

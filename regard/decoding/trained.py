@@ -1,7 +1,7 @@
 """A trained model in use, whatever its shape: its fields, its device, and the way from raw values to what it reads."""
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -10,9 +10,10 @@ from regard.data.batching import Batch, Column, column_of, pad_lists
 from regard.data.copies import Copied, copied, extended_size, without_end
 from regard.data.fields import Problems, tokenizer_of
 from regard.data.tokenizers import Tokenizer
-from regard.errors import InputError
+from regard.errors import InputError, UserError
 from regard.models.device import on_device
 from regard.models.directory import Bundle
+from regard.recipe import Decoding, parse
 
 Result = TypeVar("Result")
 Other = TypeVar("Other")
@@ -36,6 +37,8 @@ class Answers(NamedTuple, Generic[Result]):
 class Trained:
     """What every shape of model has in use. `regard.load` returns the class that fits it: regard.decoding.load.IN_USE."""
 
+    gives: ClassVar[tuple[str, ...]] = ()  # what metrics may need of it: entries of SOURCES in `evaluation/evaluate.py`
+
     def __init__(self, bundle: Bundle, device: torch.device | str = "cpu") -> None:
         self.device = torch.device(device)
         self.model: Any = bundle.model.to(self.device).eval()
@@ -55,6 +58,13 @@ class Trained:
         found: bool = self.model.has_attention
         return found
 
+    def settings(self, decoding: Decoding | None = None, **changes: Any) -> Decoding:
+        """Those given, or the model's own, with some fields changed; a wrong one is refused as in a recipe."""
+        base = self.decoding if decoding is None else decoding
+        if not isinstance(base, Decoding):
+            raise UserError(f"settings are one regard.recipe.Decoding or keywords such as beam=5 (given: {base!r})")
+        return parse(Decoding, {**base.model_dump(), **changes}, "decoding")
+
     def encoded(self, column: str, values: Sequence[str]) -> tuple[list[Any], Problems]:
         """The positions of each value, and what is wrong with some."""
         return self.fields[column].encode(values)
@@ -65,6 +75,14 @@ class Trained:
             return {}
         read, _ = self.encoded("source", sources)
         return self.problems(read, None if targets is None else self.target.encode(targets))
+
+    def rows_too_long(self, rows: Sequence[Sequence[str]]) -> dict[int, str]:
+        """The same of whole rows: a value for each column."""
+        texts = {name: [row[place] for row in rows] for place, name in enumerate(self.fields)}
+        if not any(self.model.limits):
+            return {}
+        read = {name: self.encoded(name, values)[0] for name, values in texts.items()}
+        return self.problems(read.get("source", [[]] * len(rows)), read.get("target"))
 
     def problems(self, sources: Sequence[Any], targets: Sequence[Sequence[int]] | None = None) -> dict[int, str]:
         limits = self.model.limits

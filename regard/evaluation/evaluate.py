@@ -1,11 +1,11 @@
 """How good a trained model is on a test set."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from regard.data.fields import Field
 from regard.data.links import Links
 from regard.data.readers import BadRows, read_rows
-from regard.decoding.generator import TrainedGenerator
 from regard.decoding.reading import Pair
 from regard.errors import UserError
 from regard.evaluation.metrics import METRICS, Score
@@ -14,32 +14,37 @@ from regard.recipe import Decoding, Pairs, choose
 LENGTHS = (5, 10, 15, 20, 30, 40, 60)  # source words, for scores by length
 
 
-def read_test(pairs: Pairs) -> list[Pair]:
-    """All rows of a test set; a bad row always stops, for a score over fewer rows is another score."""
-    bad, rows = BadRows("stop", advice="mend the file: a score over fewer rows would be another score"), []
-    if not {"source", "target"} <= pairs.named.keys():
-        raise UserError(f"a test set has a source and a target; this one has {' and '.join(pairs.named)} only")
-    for block in read_rows(pairs):
-        bad.add(block.faults)
-        rows += list(zip(block.columns["source"], block.columns["target"], strict=True))
-    return rows
+def read_test(files: Pairs, fields: Mapping[str, Field]) -> list[Any]:
+    """All rows of a test set, a value for each column; a bad row always stops, for a score over fewer rows is another score."""
+    bad, found = BadRows("stop", advice="mend the file: a score over fewer rows would be another score"), list[Any]()
+    if missing := [name for name in fields if name not in files.named]:
+        raise UserError(f"a test set of this model has {' and '.join(fields)}; this one has no {' and no '.join(missing)}")
+    for rows in read_rows(files):
+        bad.add(rows.faults)
+        values = (field.located(rows.columns[name], files.file_of(name).parent) for name, field in fields.items())
+        found += list(zip(*values, strict=True))
+    return found
 
 
 class Question(NamedTuple):
     """What a model is judged on."""
 
     trained: Any  # of the class that fits the shape of its model
-    pairs: Sequence[Any]  # rows: a value for each column
+    pairs: Sequence[Any]  # rows: a value for each column, of which the last is the truth
     gold: Sequence[Links] | None = None  # the true alignments of the pairs
     decoding: Decoding | None = None
 
     @property
+    def sources(self) -> list[str]:
+        return [row[0] for row in self.pairs]
+
+    @property
     def references(self) -> list[str]:
-        return [target for _, target in self.pairs]
+        return [row[-1] for row in self.pairs]
 
     def unread(self) -> dict[int, str]:
-        """The pairs that are too long for the model."""
-        found: dict[int, str] = self.trained.too_long([source for source, _ in self.pairs], self.references)
+        """The rows that are too long for the model."""
+        found: dict[int, str] = self.trained.rows_too_long(self.pairs)
         return found
 
 
@@ -48,8 +53,8 @@ Evidence = tuple[Sequence[Any], Sequence[Any]]  # what the model gave, and what 
 
 def outputs_of(question: Question) -> Evidence:
     """What it writes; a source that is too long has an empty output, which counts."""
-    trained, sources = question.trained, [source for source, _ in question.pairs]
-    found = trained.answer(sources, trained.settings(question.decoding)).results
+    trained = question.trained
+    found = trained.answer(question.sources, trained.settings(question.decoding)).results
     return [hypotheses[0].text if hypotheses else "" for hypotheses in found], question.references
 
 
@@ -57,7 +62,14 @@ def likelihood_of(question: Question) -> Evidence:
     """How probable it finds the references; not known of pairs that are too long."""
     unread = question.unread()
     known = [pair for row, pair in enumerate(question.pairs) if row not in unread]
-    return question.trained.score(known), [target for _, target in known]
+    return question.trained.score(known), [row[-1] for row in known]
+
+
+def labels_of(question: Question) -> Evidence:
+    """How it labels; a row that is too long has no labels, which counts."""
+    found = question.trained.predictions(question.sources).results
+    split = question.trained.labels.split
+    return [[] if one is None else one.labels for one in found], [split(truth) for truth in question.references]
 
 
 def links_of(question: Question) -> Evidence:
@@ -75,6 +87,7 @@ SOURCES: dict[str, Callable[[Question], Evidence]] = {
     "outputs": outputs_of,
     "likelihood": likelihood_of,
     "links": links_of,
+    "labels": labels_of,
 }
 
 
@@ -87,18 +100,16 @@ def measure(question: Question, names: Sequence[str]) -> tuple[dict[str, Score],
 
 
 def evaluate(
-    trained: TrainedGenerator,
-    pairs: Sequence[Pair],
-    gold: Sequence[Links] | None = None,
-    decoding: Decoding | None = None,
+    trained: Any, pairs: Sequence[Any], gold: Sequence[Links] | None = None, decoding: Decoding | None = None
 ) -> tuple[list[Score], list[str]]:
     """Every metric that applies, and the outputs they judge."""
     if gold is not None and len(gold) != len(pairs):
         raise UserError(f"{len(gold)} lines of gold alignments for {len(pairs)} pairs")
-    known: set[str] = {"outputs", "likelihood"} if gold is None or not trained.has_attention else set(SOURCES)
+    known = set(trained.gives) - (set() if gold is not None and trained.has_attention else {"links"})
     names = [name for name, metric in METRICS.items() if metric.needs in known]
     scores, evidence = measure(Question(trained, pairs, gold, decoding), names)
-    return list(scores.values()), list(evidence["outputs"][0])
+    outputs = evidence["outputs"][0] if "outputs" in known else [" ".join(one) for one in evidence.get("labels", ((), ()))[0]]
+    return list(scores.values()), list(outputs)
 
 
 def by_length(pairs: Sequence[Pair], outputs: Sequence[str], metric: str = "bleu") -> list[tuple[str, int, Score]]:

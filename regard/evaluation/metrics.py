@@ -155,6 +155,14 @@ def perplexity(found: Sequence["Likelihood"], truth: object = None) -> Score:
     return Score("perplexity", math.exp(min(nats, 700.0)) if nats < math.inf else math.inf)
 
 
+def accuracy(found: Sequence[Sequence[str]], truth: Sequence[Sequence[str]]) -> Score:
+    """The percentage of labels that are right, over all positions of all rows; one too few or too many is wrong."""
+    pairs = list(zip(found, truth, strict=True))
+    right = sum(one == other for labels, wanted in pairs for one, other in zip(labels, wanted, strict=False))
+    asked = sum(max(len(labels), len(wanted)) for labels, wanted in pairs)
+    return Score("accuracy", 100.0 * right / max(asked, 1))
+
+
 class AlignmentScore(NamedTuple):
     """Shares between 0 and 1; a low error rate is good."""
 
@@ -195,6 +203,7 @@ METRICS: dict[str, Metric] = {
     "exact": Metric(exact, sentence=sentence_exact),
     "loss": Metric(loss, "likelihood", higher_is_better=False),
     "perplexity": Metric(perplexity, "likelihood", higher_is_better=False),
+    "accuracy": Metric(accuracy, "labels"),
     "aer": Metric(of_alignment("error_rate"), "links", higher_is_better=False),
     "alignment_precision": Metric(of_alignment("precision"), "links"),
     "alignment_recall": Metric(of_alignment("recall"), "links"),

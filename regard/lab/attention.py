@@ -53,7 +53,8 @@ def trial(values: dict[str, Any], part: str, name: str, directory: Path) -> dict
 
 def tested(run: Path, pairs: Pairs) -> dict[str, float]:
     gold = None if pairs.alignment is None else read_links(pairs.alignment)
-    scores, _ = evaluate(load_generator(run), read_test(pairs), gold)
+    trained = load_generator(run)
+    scores, _ = evaluate(trained, read_test(pairs, trained.fields), gold)
     return {NAMES.get(score.name, score.name): round(score.value, 4) for score in scores}
 
 

@@ -8,23 +8,24 @@ from regard.errors import UserError
 from regard.models.decoder_alone import DecoderAlone
 from regard.models.generator import Generator
 from regard.models.interface import Model
+from regard.models.labeller import Classifier, Labeller, Tagger
+from regard.models.language_model import LanguageModel
 from regard.models.sequence_to_sequence import SequenceToSequence
 from regard.recipe import choose, parse
 
 __all__ = [
-    "MODELS",
-    "DecoderAlone",
-    "Generator",
-    "Model",
-    "ModelConfig",
-    "SequenceToSequence",
-    "build",
-    "configure",
-    "refuse_two_vocabularies",
-]
+    "MODELS", "DecoderAlone", "Generator", "Labeller", "LanguageModel", "Model", "ModelConfig", "SequenceToSequence", "build",
+    "configure", "refuse_two_vocabularies",
+]  # fmt: skip
 
 ModelConfig = Any  # the Config of an entry of MODELS
-MODELS: dict[str, type[Model]] = {"sequence_to_sequence": SequenceToSequence, "decoder_alone": DecoderAlone}
+MODELS: dict[str, type[Model]] = {
+    "sequence_to_sequence": SequenceToSequence,
+    "decoder_alone": DecoderAlone,
+    "language_model": LanguageModel,
+    "tagger": Tagger,
+    "classifier": Classifier,
+}
 
 
 def configure(values: Mapping[str, Any]) -> ModelConfig:

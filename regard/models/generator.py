@@ -26,6 +26,7 @@ class Generator(Model):
     """Encoder and decoder, or a decoder alone. The column `target` is what it writes: tokens, END, PAD ..."""
 
     writes = "target"
+    validate_by = "bleu"
     decoder: Decoder
 
     @property

@@ -34,8 +34,12 @@ from regard.training.watch import Watch, refuse_infinite
 
 Rows = npt.NDArray[np.int64]
 Validate = Callable[[], dict[str, float]]  # scores by metric, the loss among them
-Rank = Callable[[float], float]  # a score of the metric that is validated by -> higher is better, -inf if it is no number
+Rank = Callable[[Mapping[str, float]], float]  # of a validation's scores: higher is better
 TOO_MANY_SKIPPED = 10
+
+
+def by_loss(scores: Mapping[str, float]) -> float:
+    return -scores["loss"]
 
 
 class Ending(NamedTuple):
@@ -49,7 +53,7 @@ class Trainer:
     def __init__(
         self, model: Model, store: Store, plan: BatchPlan, training: Training, directory: Path,
         group: Group, validate: Validate, propose: Propose | None = None, identity: Mapping[str, Any] | None = None,
-        rank: Rank = float,
+        rank: Rank = by_loss,
     ) -> None:  # fmt: skip
         self.model, self.store, self.plan, self.training = model, store, plan, training
         self.directory, self.group, self.identity = directory, group, dict(identity or {})
@@ -239,7 +243,7 @@ class Trainer:
         refuse_infinite(self.model, progress.step, self.directory)
         self.objective.eval()
         scores = self.group.share(self.validate)
-        found = Best(self.rank(scores[self.training.validate_by]), progress.step, scores["loss"])
+        found = Best(self.rank(scores), progress.step, scores["loss"])
         best = found.beats(progress.best)
         progress.waited = 0 if best else progress.waited + 1
         if SCHEDULES[self.training.schedule].halves and progress.waited and progress.waited % 2 == 0:

@@ -1,7 +1,7 @@
 """The recurrent decoder: any cell, any attention, and the context used as Bahdanau, as Luong or not at all."""
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -37,7 +37,7 @@ class Keys(NamedTuple):
 
 
 class RecurrentDecoder(WordDecoder):
-    Config = RecurrentDecoderConfig
+    Config: ClassVar[Any] = RecurrentDecoderConfig
 
     def __init__(self, config: RecurrentDecoderConfig, vocabulary: int, memory_size: int, summary_size: int) -> None:
         super().__init__()

@@ -1,0 +1,75 @@
+"""A trained model that labels: predict, score."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from regard.data.fields import Label
+from regard.decoding.forcing import Likelihood
+from regard.decoding.trained import Answers, Trained, batches
+
+
+class Prediction(NamedTuple):
+    """The likeliest label of each position, or of the whole, and how probable each is."""
+
+    labels: list[str]
+    probabilities: list[float]
+
+    def __str__(self) -> str:
+        return " ".join(self.labels)
+
+
+class TrainedLabeller(Trained):
+    """Texts in, labels out: one for each token, or one for each text."""
+
+    gives = ("likelihood", "labels")
+
+    @property
+    def labels(self) -> Label:
+        field = self.fields[self.model.writes]
+        assert isinstance(field, Label)
+        return field
+
+    def predict(self, texts: Iterable[str]) -> list[Prediction]:
+        """In the order given. Texts that the model cannot read raise an InputError once the others are labelled."""
+        return self.predictions(texts).all("texts")
+
+    def predictions(self, texts: Iterable[str]) -> Answers[Prediction]:
+        def read(chances: Tensor, row: int) -> Prediction:
+            best = chances.max(dim=-1)
+            return Prediction([self.labels.names[at] for at in best.indices.tolist()], best.values.tolist())
+
+        return self.each(list(texts), read)
+
+    def distributions(self, texts: Iterable[str]) -> list[Tensor]:
+        """[positions, labels] of each text: the probability of every label, in the order of `labels.names`."""
+        return self.each(list(texts), lambda chances, row: chances).all("texts")
+
+    def score(self, rows: Iterable[Sequence[str]]) -> list[Likelihood]:
+        """log p(labels | text) of each row."""
+        both = list(rows)
+        wanted, problems = self.labels.encode([labels for _, labels in both])
+
+        def read(chances: Tensor, row: int) -> Likelihood:
+            truth = torch.tensor(wanted[row], device=chances.device) - 1
+            each = chances.log().gather(1, truth[:, None]) if len(truth) == len(chances) else chances.new_full((), -torch.inf)
+            return Likelihood(float(each.double().sum()), len(truth))
+
+        found = self.each([text for text, _ in both], read)
+        return Answers(found.results, {**found.problems, **problems}).all("rows")
+
+    @torch.inference_mode()
+    def each(self, texts: Sequence[str], read: Callable[[Tensor, int], Any]) -> Answers[Any]:
+        """What `read` makes of the distributions of each text."""
+        tokens, problems = self.encoded("source", texts)
+        problems |= self.problems(tokens)
+        results: list[Any] = [None] * len(texts)
+        lengths = [len(row) for row in tokens]
+        for rows in batches(lengths, self.decoding.batch_tokens, [row for row in range(len(texts)) if row not in problems]):
+            chances = self.model.predict(self.inputs([tokens[row] for row in rows]))
+            for place, row in enumerate(rows):
+                positions = lengths[row] if chances.shape[1] > 1 or self.labels.like else 1
+                results[row] = read(chances[place, :positions], row)
+        return Answers(results, problems)
