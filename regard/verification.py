@@ -9,9 +9,10 @@ from regard.data.sealed import MANIFEST, examine, read_manifest
 from regard.data.tokenizers import load_tokenizer
 from regard.data.untrusted import open_plain
 from regard.errors import DamagedError, UserError
+from regard.imports import advised
 from regard.models.directory import check_model
 from regard.models.stored import CONFIG, WEIGHTS
-from regard.recipe import read
+from regard.recipe import own_values, read
 from regard.run_directory import SEALED
 from regard.training.checkpoint import NAME
 
@@ -101,8 +102,17 @@ def check_journal(path: Path) -> None:
 
 
 def check_tokenizers(directory: Path) -> None:
-    for side in ("source", "target"):
-        load_tokenizer(directory / side)
+    with advised(imports_of(directory.parent / "recipe.yaml")):
+        for side in ("source", "target"):
+            load_tokenizer(directory / side)
+
+
+def imports_of(path: Path) -> object:
+    """What the run was begun with, if its recipe still tells."""
+    try:
+        return own_values(path).get("imports")
+    except UserError:
+        return None
 
 
 # By a file that tells it: what a sealed directory is for, how that is checked, what is said if all is well
