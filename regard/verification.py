@@ -110,6 +110,7 @@ def check_tokenizers(directory: Path) -> None:
 def imports_of(path: Path) -> object:
     """What the run was begun with, if its recipe still tells."""
     try:
+        open_plain(path).close()  # lest it be a pipe that nobody writes to
         return own_values(path).get("imports")
     except UserError:
         return None
