@@ -15,6 +15,7 @@ from pathlib import Path
 from types import ModuleType
 
 from regard.errors import UserError
+from regard.problems import MOST, shown
 
 GIVEN: dict[str, str | None] = {}  # by this process, as it was written -> the SHA-256 of a file, None of a module
 
@@ -67,10 +68,11 @@ def advice(recorded: object) -> str:
     """What to do if something is missing that was made with these imports; nothing if all of them have been given."""
     if not isinstance(recorded, Mapping):
         return ""
-    absent = [name for name, digest in recorded.items() if name not in GIVEN and (not digest or digest not in GIVEN.values())]
-    others = [name for name, digest in recorded.items() if name in GIVEN and GIVEN[name] != digest]
-    lost = "made with " + " ".join(f"--import {name!s:.200}" for name in absent) + "; give it again" if absent else ""
-    changed = "made with another version of " + " and ".join(f"{name!s:.200}" for name in others) if others else ""
+    found = list(recorded.items())[:MOST]
+    absent = [name for name, digest in found if name not in GIVEN and (not digest or digest not in GIVEN.values())]
+    others = [name for name, digest in found if name in GIVEN and GIVEN[name] != digest]
+    lost = "made with " + " ".join(f"--import {shown(name, str)}" for name in absent) + "; give it again" if absent else ""
+    changed = "made with another version of " + " and ".join(shown(name, str) for name in others) if others else ""
     return "; ".join(one for one in (lost, changed) if one)
 
 

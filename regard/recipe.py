@@ -176,7 +176,9 @@ class Decoding(Section):
 
 
 # As they were written -> the SHA-256 of a file, null of a module
-Imports = dict[Annotated[str, Field(max_length=4096)], Annotated[str, Field(max_length=64)] | None]
+Imports = Annotated[
+    dict[Annotated[str, Field(max_length=4096)], Annotated[str, Field(max_length=64)] | None], Field(max_length=100)
+]
 
 
 class Recipe(Section):

@@ -23,11 +23,12 @@ def choose(table: Mapping[str, T], name: str, what: str) -> T:
     return table[name]
 
 
-def name_of(table: Mapping[str, object], what: str) -> AfterValidator:
-    """A recipe field that must name an entry of `table`: `cell: Annotated[str, name_of(CELLS, "cell")]`."""
+def name_of(table: Mapping[str, object] | Callable[[], Mapping[str, object]], what: str) -> AfterValidator:
+    """A recipe field that must name an entry of `table`, or of the part of one that a function gives:
+    `cell: Annotated[str, name_of(CELLS, "cell")]`."""
 
     def check(name: str) -> str:
-        choose(table, name, what)
+        choose(table() if callable(table) else table, name, what)
         return name
 
     return AfterValidator(check)

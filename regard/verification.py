@@ -10,9 +10,10 @@ from regard.data.fields import load_field
 from regard.data.sealed import MANIFEST, examine, read_manifest
 from regard.data.untrusted import open_plain
 from regard.errors import DamagedError, UserError
+from regard.imports import advised
 from regard.models.directory import check_model
 from regard.models.stored import CONFIG, WEIGHTS
-from regard.recipe import read
+from regard.recipe import own_values, read
 from regard.run_directory import SEALED, fields_folder
 from regard.training.checkpoint import NAME
 
@@ -102,8 +103,18 @@ def check_journal(path: Path) -> None:
 
 
 def check_fields(directory: Path) -> None:
-    for folder in sorted(path for path in directory.iterdir() if path.is_dir()):
-        load_field(folder)
+    with advised(imports_of(directory.parent / "recipe.yaml")):
+        for folder in sorted(path for path in directory.iterdir() if path.is_dir()):
+            load_field(folder)
+
+
+def imports_of(path: Path) -> object:
+    """What the run was begun with, if its recipe still tells."""
+    try:
+        open_plain(path).close()  # lest it be a pipe that nobody writes to
+        return own_values(path).get("imports")
+    except UserError:
+        return None
 
 
 def holds_fields(names: set[str]) -> bool:

@@ -105,6 +105,8 @@ def test_the_architecture_names_every_table_and_every_room():
         "RISKS",
         "SOURCES",
         "RULES",
+        "SEARCHES",
+        "NORMALISATIONS",
     }
     assert shown - {"CORPORA"} <= tables | {"CORPORA"}
     assert all(f"`{name}`" in text for name in shown)

@@ -17,6 +17,7 @@ def look(
     png: Annotated[Path | None, typer.Option(help="Write a picture.")] = None,
     svg: Annotated[Path | None, typer.Option(help="Write a drawing.")] = None,
     html: Annotated[Path | None, typer.Option(help="Write a page.")] = None,
+    picture: Annotated[Path | None, typer.Option(help="Write what the ending of this name says, such as .svg.")] = None,
     past: Annotated[bool, typer.Option("--past", help="Show where the encoder looked while it read each word.")] = False,
     head: Annotated[int | None, typer.Option(min=-1, help="Show this head of the attention; -1: the mean of all.")] = None,
     shift: Annotated[int | None, typer.Option(min=0, max=1, help="1: show the step after a word's own.")] = None,
@@ -26,16 +27,17 @@ def look(
     from regard.decoding.load import load_generator
     from regard.decoding.reading import change_reading
     from regard.errors import UserError
-    from regard.insight.figure import png as write_png
-    from regard.insight.figure import svg as write_svg
+    from regard.insight.figure import FORMATS
     from regard.insight.heatmap import Heatmap
-    from regard.insight.page import html as write_html
+    from regard.insight.page import html as write_page
     from regard.insight.terminal import terminal
+    from regard.recipe import choose
 
     if past and target is not None:
         raise UserError("--past looks at the source alone; it takes no --target")
-    if (target is not None or png or svg) and len(texts) > 1:
-        raise UserError("--target, --png and --svg take one text; --html takes many")
+    if (target is not None or png or svg or picture) and len(texts) > 1:
+        raise UserError("--target, --png, --svg and --picture take one text; --html takes many")
+    drawn = {path: choose(FORMATS, path.suffix[1:], "kind of picture") for path in [picture] if path is not None}
     trained = load_generator(run, device)
     trained.reading = change_reading(trained.reading, head, shift)
     problems = trained.too_long(texts, None if target is None else [target])
@@ -49,8 +51,11 @@ def look(
     color = sys.stdout.isatty() and "NO_COLOR" not in os.environ
     for heatmap, written in zip(heatmaps, targets, strict=True):
         typer.echo(f"{written}\n\n{terminal(heatmap, color=color)}")
-    for path, write, what in ((png, write_png, heatmaps[0]), (svg, write_svg, heatmaps[0]), (html, write_html, heatmaps)):
-        if path is not None:
-            write(what, path)  # type: ignore[arg-type]
-            typer.echo(f"written: {path}", err=True)
+    drawn |= {path: FORMATS[name] for name, path in (("png", png), ("svg", svg)) if path is not None}
+    for path, draw in drawn.items():
+        draw(heatmaps[0], path)
+        typer.echo(f"written: {path}", err=True)
+    if html is not None:
+        write_page(heatmaps, html)
+        typer.echo(f"written: {html}", err=True)
     failures.leave(bool(problems))

@@ -37,15 +37,33 @@ def of_ours(said):
     return [line for line in said.splitlines() if line.lstrip().startswith("File ") and "/regard/" in line]
 
 
-@pytest.mark.parametrize("mistake", ["training.updats=3", "data.corpus.name=latine"])
+MISTAKES = {"training.updats=3": "unknown key", "data.corpus.name=latine": "data.corpus.name: unknown corpus"}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
 def test_a_mistake_gets_one_message(tmp_path, mistake):
-    """The first is found by each process, the second by the first process while the other waits."""
+    """Each process finds it: the first when the recipe is read, the second before anything is written."""
     job = start("demo", "-r", tmp_path / "run", mistake)
     said = ended(job)
     assert job.returncode == 1
-    assert said.count("error: unknown") == 1, said
-    assert "traceback : unknown" in said  # torchrun's summary, which comes last, gives it again
+    assert said.count(f"error: {MISTAKES[mistake]}") == 1, said
+    assert f"traceback : {MISTAKES[mistake]}" in said  # torchrun's summary, which comes last, gives it again
     assert not of_ours(said)
+
+
+@pytest.mark.slow
+def test_each_process_brings_the_parts_of_one_s_own(tmp_path):
+    (tmp_path / "mine.py").write_text(
+        "from regard.training.schedules import SCHEDULES, Schedule\n"
+        "SCHEDULES['mine'] = Schedule(lambda step, warmup, updates: 1 / step)\n"
+    )
+    words = ["demo", "-r", tmp_path / "run", *SMALL, "training.updates=2", "training.schedule=mine"]
+    job = start(*words, "--import", tmp_path / "mine.py")
+    said = ended(job)
+    assert job.returncode == 0, said
+    job = start(*words, "--resume", "training.updates=3")
+    said = ended(job)
+    assert said.count("error: training.schedule: unknown schedule 'mine'") == 1, said
 
 
 def test_the_first_to_fail_tells(tmp_path, monkeypatch):

@@ -18,8 +18,12 @@ from regard.nn.pooling import mean_over
 from regard.nn.positions import POSITIONS, Positions
 from regard.recipe import Rate, Section, choose, name_of
 
-READ: dict[str, type[Positions]] = {name: kind for name, kind in POSITIONS.items() if kind.absolute or name == "none"}
 SPREAD = 0.1  # of words and places at the start (Gehring et al. 2017, section 3.5)
+
+
+def read_positions() -> dict[str, type[Positions]]:
+    """Those that are part of what is read."""
+    return {name: kind for name, kind in POSITIONS.items() if kind.absolute or name == "none"}
 
 
 class Layers(Section):
@@ -37,7 +41,7 @@ class ConvolutionalConfig(Section):
     hidden_size: Size = 256  # of every layer, if `layers` is their number
     width: Width = 3  # likewise: positions that one convolution reads
     layers: Depth | Annotated[tuple[Layers, ...], Field(min_length=1, max_length=1_000)] = 4
-    positions: Annotated[str, name_of(READ, "kind of positions")] = "learned"
+    positions: Annotated[str, name_of(read_positions, "kind of positions")] = "learned"
     longest: Size = 1024  # places that learned positions know
     dropout: Rate = 0.0  # on embeddings, on what convolutions read, and under the logits
     weight_norm: bool = False
@@ -57,7 +61,7 @@ class ConvolutionalConfig(Section):
 
     def build_positions(self, words: nn.Module) -> Positions:
         """Vectors of places, drawn together with those of words."""
-        places = choose(READ, self.positions, "kind of positions")(self.embedding_size, longest=self.longest)
+        places = choose(read_positions(), self.positions, "kind of positions")(self.embedding_size, longest=self.longest)
         for parameter in (*words.parameters(), *places.parameters()):
             nn.init.normal_(parameter, std=SPREAD)
         return places

@@ -1,0 +1,59 @@
+"""Made-up entries for tests: the tables of the house, put back afterwards as they were."""
+
+from contextlib import contextmanager
+from importlib import import_module
+
+from regard import imports
+
+# every table that ARCHITECTURE.md says to add a line to, by where it stands
+TABLES = {
+    "CELLS": "regard.nn.cells",
+    "CONNECTIONS": "regard.nn.recurrent",
+    "SCORES": "regard.nn.attention.scores",
+    "SCOPES": "regard.nn.attention.scopes",
+    "SELECTIONS": "regard.nn.attention.selections",
+    "POSITIONS": "regard.nn.positions",
+    "NORMS": "regard.nn.norms",
+    "FEEDFORWARDS": "regard.nn.feedforward",
+    "MODELS": "regard.models",
+    "COPIES": "regard.nn.copying",
+    "PENALTIES": "regard.training.penalties",
+    "SYMMETRISATIONS": "regard.data.symmetrise",
+    "CONTEXTS": "regard.models.decoders.context",
+    "ENCODERS": "regard.models.encoders",
+    "DECODERS": "regard.models.decoders",
+    "TOKENIZERS": "regard.data.tokenizers",
+    "READERS": "regard.data.readers",
+    "CORPORA": "regard.corpora",
+    "SCHEDULES": "regard.training.schedules",
+    "METRICS": "regard.evaluation.metrics",
+    "SOURCES": "regard.evaluation.evaluate",
+    "RISKS": "regard.training.expected",
+    "SEARCHES": "regard.evaluation.candidates",
+    "NORMALISATIONS": "regard.decoding.ranking",
+    "FORMATS": "regard.insight.figure",
+    "TASKS": "regard.lab.tasks",
+}
+# of paths there are two families of this name
+PATHS = {"scan": "regard.nn.scan", "attention": "regard.nn.attention.attend"}
+
+
+def every_table():
+    """The dictionaries themselves."""
+    yield imports.GIVEN
+    for name, module in TABLES.items():
+        yield getattr(import_module(module), name)
+    for module in PATHS.values():
+        yield from (getattr(import_module(module), name) for name in ("PATHS", "APPLIES", "FASTEST"))
+
+
+@contextmanager
+def as_in_a_new_process():
+    """What is imported inside is forgotten afterwards."""
+    tables = [(table, dict(table)) for table in every_table()]
+    try:
+        yield
+    finally:
+        for table, before in tables:
+            table.clear()
+            table.update(before)

@@ -1,0 +1,204 @@
+"""A made-up entry in every table that ARCHITECTURE names, brought by a file, trained with and used."""
+
+import re
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+from calling import refused
+from calling import regard as command
+from own_parts import PATHS, TABLES, as_in_a_new_process
+from test_recipe_obeyed import SOURCES, TARGETS, own_recipe
+from tiny_transformer import section
+
+import regard
+from regard import run
+from regard.decoding.directions import symmetrised
+from regard.errors import UserError
+from regard.imports import use
+from regard.recipe import override
+
+ROOT = Path(__file__).parents[1]
+CLASS = "class Mine({table}[{base!r}]):\n    pass\n\n{table}['mine'] = Mine\n"
+VALUE = "{table}['mine'] = {table}[{base!r}]\n"
+KIND = """
+from typing import Literal
+class Config({table}[{base!r}].Config):
+    kind: Literal["mine"] = "mine"
+class Mine({table}[{base!r}]):
+    pass
+Mine.Config = Config
+{table}["mine"] = Mine
+"""
+TOKENIZER = "class Mine({table}[{base!r}]):\n    kind = 'mine'\n\n{table}['mine'] = Mine\n"
+METRIC = """
+from regard.evaluation.metrics import Metric, Score
+def mine(found, truth):
+    return Score("mine", float(sum(map(len, found))))
+METRICS["mine"] = Metric(mine, higher_is_better=False, sentence=lambda ours, theirs: float(len(ours) < len(theirs)))
+"""
+SOURCE = """
+from regard.evaluation.metrics import METRICS, Metric, Score
+SOURCES["mine"] = lambda question: (len(question.pairs), None)
+METRICS["mine"] = Metric(lambda found, truth: Score("mine", float(found)), needs="mine")
+"""
+SCHEDULE = """
+from regard.training.schedules import Schedule
+SCHEDULES["mine"] = Schedule(lambda step, warmup, updates: 0.25 * step)
+"""
+CORPUS = """
+from dataclasses import replace
+CORPORA["mine"] = replace(CORPORA["arithmetic"], name="mine", sizes={{"train": 20, "valid": 4}})
+"""
+STACK = {"model": section()}
+# what the file says, the entry that it is like, and the recipe that names it
+TRAINED = {
+    "CELLS": (CLASS, "gru", ["model.encoder.cell=mine", "model.decoder.cell=mine"]),
+    "CONNECTIONS": (CLASS, "residual", ["model.encoder.connections=mine", "model.encoder.layers=2"]),
+    "SCORES": (CLASS, "additive", ["model.decoder.attention.score=mine"]),
+    "SCOPES": (CLASS, "local_m", ["model.decoder.attention.scope=mine"]),
+    "SELECTIONS": (CLASS, "sparsemax", ["model.decoder.attention.selection=mine"]),
+    "POSITIONS": (CLASS, "sinusoid", [STACK, "model.encoder.positions=mine"]),
+    "NORMS": (CLASS, "rms", [STACK, "model.encoder.norm=mine"]),
+    "FEEDFORWARDS": (CLASS, "gelu", [STACK, "model.encoder.feedforward=mine"]),
+    "MODELS": (KIND, "sequence_to_sequence", ["model.kind=mine"]),
+    "COPIES": (CLASS, "added", ["model.decoder.copy_words=mine"]),
+    "PENALTIES": (VALUE, "coverage", ["training.penalties.mine=1"]),
+    "CONTEXTS": (CLASS, "after_cell", ["model.decoder.context=mine"]),
+    "ENCODERS": (KIND, "recurrent", ["model.encoder.kind=mine"]),
+    "DECODERS": (KIND, "recurrent", ["model.decoder.kind=mine"]),
+    "TOKENIZERS": (TOKENIZER, "word", ["data.tokenizer.kind=mine"]),
+    "CORPORA": (CORPUS, "", [{"data": {"corpus": {"name": "mine"}, "tokenizer": {"kind": "character"}}}]),
+    "SCHEDULES": (SCHEDULE, "", ["training.schedule=mine"]),
+    "METRICS": (METRIC, "", ["training.validate_by=mine", "training.risk={reward: mine, candidates: 2}"]),
+    "SOURCES": (SOURCE, "", ["training.validate_by=mine"]),
+    "RISKS": (VALUE, "minimum_risk", ["training.risk={objective: mine, candidates: 2}"]),
+    "SEARCHES": (VALUE, "beam", ["training.risk={objective: minimum_risk, search: mine, candidates: 2}"]),
+    "NORMALISATIONS": (VALUE, "gnmt", ["decoding.length_norm=mine"]),
+}
+LONG = "decoding.max_length=6"  # a model that has hardly begun never ends
+
+
+@pytest.fixture(autouse=True)
+def forgotten():
+    with as_in_a_new_process():
+        yield
+
+
+def bring(folder, table, code, base=""):
+    path = folder / "mine.py"
+    path.write_text(f"from {TABLES[table]} import {table}\n" + code.format(table=table, base=base))
+    use(str(path))
+    return path
+
+
+def recipe_with(folder, changes):
+    values = own_recipe(folder, 2, LONG).model_dump(mode="json")
+    for change in changes:
+        values = override(values, [change]) if isinstance(change, str) else {**values, **change}
+    return regard.recipe.parse(regard.recipe.Recipe, values)
+
+
+@pytest.mark.parametrize("table", TRAINED)
+def test_an_entry_of_one_s_own_is_trained_with_and_used(table, tmp_path):
+    code, base, changes = TRAINED[table]
+    with as_in_a_new_process():
+        path = bring(tmp_path, table, code, base)
+        recipe = recipe_with(tmp_path, changes)
+        run.train(recipe, tmp_path / "run", talk=False)
+        outputs = regard.load(tmp_path / "run").generate(SOURCES[:2])
+        assert len(outputs) == 2
+    with pytest.raises(UserError) as error:  # without it: by name, and with what to do
+        run.train(regard.recipe.read(tmp_path / "run" / "recipe.yaml"), tmp_path / "run", resume=True, talk=False)
+    assert "'mine'" in str(error.value)
+    assert str(error.value).endswith(f"made with --import {path}; give it again")
+
+
+def test_a_schedule_of_one_s_own_sets_the_rate(tmp_path):
+    bring(tmp_path, "SCHEDULES", SCHEDULE)
+    run.train(recipe_with(tmp_path, ["training.schedule=mine"]), tmp_path / "run", talk=False)
+    rates = [row["lr"] for row in run_rows(tmp_path / "run") if "lr" in row]
+    assert rates == pytest.approx([0.25e-3, 0.5e-3])
+
+
+def test_a_metric_of_one_s_own_is_told_by_evaluate_too(tmp_path):
+    from regard.evaluation.evaluate import by_length, evaluate
+
+    bring(tmp_path, "METRICS", METRIC)
+    run.train(recipe_with(tmp_path, ["training.validate_by=mine"]), tmp_path / "run", talk=False)
+    assert all("valid_mine" in row for row in run_rows(tmp_path / "run") if "valid_loss" in row)
+    pairs = list(zip(SOURCES, TARGETS, strict=True))
+    scores, outputs = evaluate(regard.load(tmp_path / "run"), pairs)
+    assert {score.name: score.value for score in scores}["mine"] == sum(map(len, outputs))
+    assert sum(score.value for _, _, score in by_length(pairs, outputs, "mine")) == sum(map(len, outputs))
+
+
+def run_rows(directory):
+    from regard.training.journal import read_journal
+
+    return read_journal(directory / "journal.jsonl")
+
+
+@pytest.mark.parametrize("family", PATHS)
+def test_a_path_of_one_s_own_computes(family, tmp_path):
+    reference = {"scan": "loop", "attention": "plain"}[family]
+    (tmp_path / "mine.py").write_text(
+        f"from {PATHS[family]} import APPLIES, FASTEST, PATHS\n"
+        "calls = []\n"
+        f"PATHS['mine'] = lambda task: (calls.append(1), PATHS[{reference!r}](task))[1]\n"
+        "PATHS['mine'].calls = calls\n"
+        "APPLIES['mine'] = lambda task: True\n"
+        "FASTEST['cpu'] = ('mine',)\n"
+    )
+    use(str(tmp_path / "mine.py"))
+    run.train(recipe_with(tmp_path, [STACK] if family == "attention" else []), tmp_path / "run", talk=False)
+    assert import_module(PATHS[family]).PATHS["mine"].calls
+
+
+def test_a_reader_of_one_s_own_reads(tmp_path):
+    bring(tmp_path, "READERS", "{table}['.mine'] = {table}['.tsv']\n")
+    (tmp_path / "pairs.mine").write_text("".join(f"{a.strip()}\t{b.strip()}\n" for a, b in zip(SOURCES, TARGETS, strict=True)))
+    files = {"pairs": str(tmp_path / "pairs.mine")}
+    recipe = recipe_with(tmp_path, [{"data": {"train": files, "valid": files, "tokenizer": {"kind": "word"}}}])
+    run.train(recipe, tmp_path / "run", talk=False)
+    assert len(regard.load(tmp_path / "run").source) > len(SOURCES)
+
+
+def test_a_symmetrisation_of_one_s_own_joins(tmp_path):
+    with pytest.raises(UserError, match="unknown symmetrisation 'mine'"):
+        symmetrised("mine")
+    bring(tmp_path, "SYMMETRISATIONS", VALUE, "union")
+    assert callable(symmetrised("mine"))
+
+
+def test_a_task_of_one_s_own_is_compared(tmp_path):
+    from dataclasses import replace
+
+    from regard.lab.cells import Comparison, compare
+    from regard.lab.settings import SETTINGS
+
+    bring(tmp_path, "TASKS", VALUE, "xml")
+    smoke = SETTINGS["smoke"]
+    setting = replace(smoke, trials=1, seeds=1, sizes={"mine": smoke.sizes["xml"]}, characters=2000)
+    (result,) = compare(Comparison(setting, ["tanh"], ["mine"], None), tmp_path / "lab", talk=False)
+    assert result.task == "mine"
+    assert result.mean is not None
+
+
+def test_a_picture_of_one_s_own_is_drawn(tmp_path):
+    bring(tmp_path, "FORMATS", "{table}['mine'] = lambda heatmap, path: path.write_text(' '.join(heatmap.source))\n")
+    run.train(recipe_with(tmp_path, []), tmp_path / "run", talk=False)
+    drawn = command("look", tmp_path / "run", "s3 a", "--picture", tmp_path / "look.mine")
+    assert (drawn.code, drawn.err) == (0, f"written: {tmp_path / 'look.mine'}\n")
+    assert (tmp_path / "look.mine").read_text() == "s3 a"
+    assert "unknown kind of picture 'gif'" in refused("look", tmp_path / "run", "s3 a", "--picture", tmp_path / "look.gif")
+
+
+def test_every_table_of_the_architecture_is_tried():
+    """Recipes are a folder; experiments, verbs and settings stand in lists of the command line and the lab."""
+    text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    table = text[text.index("## Where do I add") : text.index("## Laws")]
+    named = {name for row in table.splitlines() for name in re.findall(r"`([A-Z]+)`", row.rpartition(" | ")[2])}
+    assert named - {"SETTINGS", "PATHS", "APPLIES", "FASTEST"} == TABLES.keys()
+    tried = Path(__file__).read_text(encoding="utf-8")
+    assert [name for name in TABLES if f'"{name}"' not in tried] == []
