@@ -59,15 +59,15 @@ def generate(
     number, failed = 0, False
     with alignments.open("w", encoding="utf-8") if alignments is not None else nullcontext() as links:
         for lines in blocks(sys.stdin.buffer, 1 if unbuffered else BLOCK):
-            found, problems = trained.answer(lines, settings, sampling)
-            failures.name_each(problems, "<stdin>:", "its output is empty", number + 1)
-            failed = failed or bool(problems)
-            for index, hypotheses in enumerate(found, start=number):
+            found = trained.answer(lines, settings, sampling)
+            failures.name_each(found.problems, "<stdin>:", "its output is empty", number + 1)
+            failed = failed or bool(found.problems)
+            for index, hypotheses in enumerate(found.results, start=number):
                 sys.stdout.write(answer(index, hypotheses or [], n_best, scores, hypotheses is None))
             sys.stdout.flush()
             if links is not None:
-                outputs = [hypotheses[0].text if hypotheses else "" for hypotheses in found]
-                pairs = list(zip(failures.without(lines, problems, ""), outputs, strict=True))
+                outputs = [hypotheses[0].text if hypotheses else "" for hypotheses in found.results]
+                pairs = list(zip(failures.without(lines, found.problems, ""), outputs, strict=True))
                 failed = write_links(trained, pairs, links, number + 1) or failed
             number += len(lines)
     failures.leave(failed)
@@ -114,7 +114,7 @@ def write_links(trained: "TeacherForced", pairs: Sequence["Pair"], file: TextIO,
     """A line for each pair; true if some have none, for what was written may be too long to be read again."""
     from regard.data.links import format_links
 
-    found, problems = trained.aligned(pairs, [trained.reading])
-    failures.name_each(problems, "<stdin>:", "it has no links", first)
-    file.writelines(("" if each is None else format_links(each[0].links)) + "\n" for each in found)
-    return bool(problems)
+    found = trained.aligned(pairs, [trained.reading])
+    failures.name_each(found.problems, "<stdin>:", "it has no links", first)
+    file.writelines(("" if each is None else format_links(each[0].links)) + "\n" for each in found.results)
+    return bool(found.problems)

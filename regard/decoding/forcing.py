@@ -61,11 +61,12 @@ class TeacherForced(Trained):
                 yield self.by_words(source, target, [weights[row, : len(target), : len(source)] for weights in looks])
 
         both = list(pairs)
-        found, problems = self.force(both, read, look=True)
+        found = self.force(both, read, look=True)
         spelled = [
-            None if each is None else [own_words(one, pair) for one in each] for each, pair in zip(found, both, strict=True)
+            None if each is None else [own_words(one, pair) for one in each]
+            for each, pair in zip(found.results, both, strict=True)
         ]
-        return Answers(spelled, problems)
+        return Answers(spelled, found.problems)
 
     @property
     def num_heads(self) -> int:

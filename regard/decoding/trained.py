@@ -1,7 +1,8 @@
 """A trained model in use, whatever its shape: its fields, its device, and the way from raw values to what it reads."""
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
+from dataclasses import dataclass
+from typing import Any, ClassVar, Generic, TypeVar
 
 import torch
 from torch import Tensor
@@ -19,7 +20,8 @@ Result = TypeVar("Result")
 Other = TypeVar("Other")
 
 
-class Answers(NamedTuple, Generic[Result]):
+@dataclass(frozen=True)
+class Answers(Generic[Result]):
     """One for each input; None for those that the model cannot read, and what is wrong with each of them, by its index."""
 
     results: list[Result | None]
