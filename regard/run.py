@@ -20,7 +20,7 @@ from regard.data.links import Links
 from regard.data.readers import BadRows
 from regard.data.sealed import MANIFEST, lock, read_manifest, remove, sealed, sweep, verify
 from regard.data.store import Store
-from regard.data.tokenizers import Tokenizer, load_tokenizer, train_tokenizer
+from regard.data.tokenizers import Tokenizer, fitter_of, load_tokenizer, train_tokenizers
 from regard.decoding.trained import Pair, Trained
 from regard.errors import DamagedError, UserError
 from regard.evaluation.alignment import choose_reading, read_gold
@@ -38,7 +38,7 @@ from regard.training.distributed import Group, group
 from regard.training.identity import compare
 from regard.training.identity import flatten as flatten
 from regard.training.loop import HIGHER_IS_BETTER, Trainer, make_deterministic
-from regard.training.rows import limits_of, split, tell_bad_rows, texts
+from regard.training.rows import limits_of, split, tell_bad_rows
 from regard.training.start import start_weights, tokenizers_of
 
 Say = Callable[[str], None]
@@ -171,22 +171,22 @@ def tokenizers(data: Data, directory: Path, say: Say, start: Path | None = None)
     elif not directory.exists():
         say(f"training {data.tokenizer.kind} tokenizers of up to {data.tokenizer.size:,} tokens")
         with sealed(directory, {}) as inside:
-            if data.tokenizer.shared:
-                both = trained_tokenizer(data, (line for side in (0, 1) for line in texts(data, side)), say)
-                both.save(inside / "source")
-                both.save(inside / "target")
-            else:
-                for side, name in enumerate(("source", "target")):
-                    trained_tokenizer(data, texts(data, side), say).save(inside / name)
+            for name, tokenizer in trained_tokenizers(data, say).items():
+                tokenizer.save(inside / name)
     verify(directory)
     return load_tokenizer(directory / "source"), load_tokenizer(directory / "target")
 
 
-def trained_tokenizer(data: Data, lines: Iterator[str], say: Say) -> Tokenizer:
-    tokenizer = train_tokenizer(data.tokenizer, lines)
-    if tokenizer.trained_on is not None:
-        say(f"the tokenizer was trained on {tokenizer.trained_on}")
-    return tokenizer
+def trained_tokenizers(data: Data, say: Say) -> dict[str, Tokenizer]:
+    """One for each side, or the same one for both; the text is read once."""
+    assert data.train is not None
+    source = fitter_of(data.tokenizer)
+    fitters = {"source": source, "target": source if data.tokenizer.shared else fitter_of(data.tokenizer)}
+    trained = train_tokenizers(data.train, fitters, BadRows(data.on_bad_row))
+    for tokenizer in dict.fromkeys(trained.values()):
+        if tokenizer.trained_on is not None:
+            say(f"the tokenizer was trained on {tokenizer.trained_on}")
+    return trained
 
 
 def fit(

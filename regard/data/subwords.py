@@ -11,13 +11,13 @@ from typing import Any
 
 import sentencepiece
 
-from regard.data.tokenizer import END, LARGEST, PAD, SPECIALS, START, UNKNOWN, Tokenizer
+from regard.data.tokenizer import END, LARGEST, PAD, SPECIALS, START, UNKNOWN, Fitter, Tokenizer
 from regard.data.untrusted import read_plain
 from regard.errors import DamagedError, UserError
 from regard.recipe import Tokenizer as Section
 
 SAMPLE = 1_000_000  # lines a model is trained on at most
-LETTERS = 1 << 25  # characters of all these lines together: training keeps many bytes for each
+LETTERS = 1 << 23  # characters of all these lines together: training keeps some forty bytes for each
 LONGEST = 4_000  # characters of such a line that are looked at
 BYTES = 1_000  # vocabularies from this size on spell what they do not know in bytes
 
@@ -40,14 +40,8 @@ class SentencePieceTokenizer(Tokenizer):
         return piece.encode()
 
     @classmethod
-    def train(cls, section: Section, lines: Iterable[str]) -> "SentencePieceTokenizer":
-        texts = (line.lower() for line in lines) if section.lowercase else lines
-        kept, seen = sample((line[:LONGEST] for line in texts if line.strip()), SAMPLE, LETTERS)
-        if not kept:
-            raise UserError("there is no text to train a tokenizer on")
-        tokenizer = cls(train_pieces(cls.kind, section.size, kept), section.lowercase)
-        tokenizer.trained_on = f"a sample of {len(kept):,} of {seen:,} lines" if len(kept) < seen else None
-        return tokenizer
+    def fitter(cls, section: Section) -> "PieceFitter":
+        return PieceFitter(cls, section)
 
     @classmethod
     def restore(cls, facts: dict[str, Any], directory: Path) -> "SentencePieceTokenizer":
@@ -96,23 +90,64 @@ class SentencePieceTokenizer(Tokenizer):
             return self.processor.encode(plain, out_type=kind, num_threads=threads)
 
 
-def sample(lines: Iterable[str], limit: int, letters: int) -> tuple[list[str], int]:
-    """At most `limit` lines of at most so many letters together, in order, and how many there were. Each line draws a number
-    and is as likely as any other, always the same; whenever they are too many, those above half of the threshold go."""
-    kept, numbers, threshold, total, seen = list[str](), array("d"), 1.0, 0, 0
-    chance = random.Random(1)
-    for line in lines:
-        seen += 1
-        if (number := chance.random()) < threshold:
-            kept.append(line)
-            numbers.append(number)
-            total += len(line)
-        while len(kept) > limit or (total > letters and len(kept) > 1):
-            threshold /= 2
-            kept = [line for line, number in zip(kept, numbers, strict=True) if number < threshold]
-            numbers = array("d", (number for number in numbers if number < threshold))
-            total = sum(map(len, kept))
-    return kept, seen
+class PieceFitter(Fitter):
+    """Keeps a sample of the lines."""
+
+    def __init__(self, kind: type[SentencePieceTokenizer], section: Section) -> None:
+        self.kind, self.section, self.sample = kind, section, Sample(SAMPLE, LETTERS)
+
+    def add(self, lines: Iterable[str], column: str = "") -> None:
+        texts = (line.lower() for line in lines) if self.section.lowercase else lines
+        self.sample.add((line[:LONGEST] for line in texts if line.strip()), column)
+
+    def finish(self) -> SentencePieceTokenizer:
+        kept, seen = self.sample.lines(), self.sample.seen
+        if not kept:
+            raise UserError("there is no text to train a tokenizer on")
+        tokenizer = self.kind(train_pieces(self.kind.kind, self.section.size, kept), self.section.lowercase)
+        tokenizer.trained_on = f"a sample of {len(kept):,} of {seen:,} lines" if len(kept) < seen else None
+        return tokenizer
+
+
+class Drawn:
+    """Lines of one column that are kept, with the number that each has drawn."""
+
+    def __init__(self, seed: int) -> None:
+        self.chance, self.lines, self.numbers = random.Random(seed), list[str](), array("d")
+
+
+class Sample:
+    """At most `limit` lines of at most so many letters together, column after column, each in order. Each line draws a number
+    and is as likely as any other, always the same; whenever they are too many, those above some of the threshold go."""
+
+    def __init__(self, limit: int, letters: int) -> None:
+        self.limit, self.letters, self.threshold = limit, letters, 1.0
+        self.columns: dict[str, Drawn] = {}
+        self.kept = self.total = self.seen = 0
+
+    def add(self, lines: Iterable[str], column: str = "") -> None:
+        if column not in self.columns:
+            self.columns[column] = Drawn(seed=1 + len(self.columns))
+        drawn = self.columns[column]
+        for line in lines:
+            self.seen += 1
+            if (number := drawn.chance.random()) < self.threshold:
+                drawn.lines.append(line)
+                drawn.numbers.append(number)
+                self.kept, self.total = self.kept + 1, self.total + len(line)
+            while self.kept > self.limit or (self.total > self.letters and self.kept > 1):
+                self.thin_out()
+
+    def thin_out(self) -> None:
+        self.threshold *= 15 / 16
+        for drawn in self.columns.values():
+            both = zip(drawn.lines, drawn.numbers, strict=True)
+            drawn.lines = [line for line, number in both if number < self.threshold]
+            drawn.numbers = array("d", (number for number in drawn.numbers if number < self.threshold))
+        self.kept, self.total = len(self.lines()), sum(map(len, self.lines()))
+
+    def lines(self) -> list[str]:
+        return [line for drawn in self.columns.values() for line in drawn.lines]
 
 
 def train_pieces(kind: str, size: int, lines: list[str]) -> bytes:

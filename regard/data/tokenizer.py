@@ -24,6 +24,17 @@ Ids = Sequence[int] | npt.NDArray[Any]
 HIDDEN = (PAD, START, END)  # they stand for no text; UNKNOWN stands for a text we cannot spell
 
 
+class Fitter(ABC):
+    """Learns a tokenizer from text that passes by once, in memory that is bounded."""
+
+    @abstractmethod
+    def add(self, lines: Iterable[str], column: str = "") -> None:
+        """More lines of this column. Columns count as if each came whole, in the order of their first lines."""
+
+    @abstractmethod
+    def finish(self) -> "Tokenizer": ...
+
+
 class Tokenizer(ABC):
     """`spellings` says what each id stands for, in UTF-8 bytes; the rest follows from it."""
 
@@ -39,7 +50,7 @@ class Tokenizer(ABC):
 
     @classmethod
     @abstractmethod
-    def train(cls, section: Section, lines: Iterable[str]) -> "Tokenizer": ...
+    def fitter(cls, section: Section) -> Fitter: ...
 
     @classmethod
     @abstractmethod

@@ -3,18 +3,23 @@
 import json
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from regard.data.readers import BadRows, read_rows
 from regard.data.subwords import BytePairTokenizer, UnigramTokenizer
-from regard.data.tokenizer import END, FORMAT, LARGEST, PAD, SPECIALS, START, UNKNOWN, Tokenizer
+from regard.data.tokenizer import END, FORMAT, LARGEST, PAD, SPECIALS, START, UNKNOWN, Fitter, Tokenizer
 from regard.data.untrusted import read_json
 from regard.errors import DamagedError, UserError
+from regard.recipe import Pairs, choose
 from regard.recipe import Tokenizer as Section
-from regard.recipe import choose
 
-__all__ = ["END", "PAD", "SPECIALS", "START", "TOKENIZERS", "UNKNOWN", "Tokenizer", "load_tokenizer", "train_tokenizer"]
+__all__ = [
+    "END", "PAD", "SPECIALS", "START", "TOKENIZERS", "UNKNOWN", "Fitter", "Tokenizer", "fitter_of", "load_tokenizer",
+    "train_tokenizer", "train_tokenizers",
+]  # fmt: skip
+SYMBOLS = 1 << 20  # distinct ones that are counted, at least
 
 
 class SymbolTokenizer(Tokenizer):
@@ -35,17 +40,8 @@ class SymbolTokenizer(Tokenizer):
         return [(blank + symbol).encode(errors="replace") for symbol in symbols]
 
     @classmethod
-    def train(cls, section: Section, lines: Iterable[str]) -> "SymbolTokenizer":
-        room = section.size - len(SPECIALS)
-        if room < 1:
-            raise UserError(f"data.tokenizer.size={section.size} leaves no room beside the {len(SPECIALS)} special tokens")
-        counts: Counter[str] = Counter()
-        for line in lines:
-            counts.update(cls.split(line.lower() if section.lowercase else line))
-        if not counts:
-            raise UserError("there is no text to train a tokenizer on")
-        ranking = sorted(counts, key=lambda symbol: (-counts[symbol], symbol))
-        return cls(ranking[:room], section.lowercase)
+    def fitter(cls, section: Section) -> "SymbolFitter":
+        return SymbolFitter(cls, section)
 
     @classmethod
     def restore(cls, facts: dict[str, Any], directory: Path) -> "SymbolTokenizer":
@@ -65,6 +61,32 @@ class SymbolTokenizer(Tokenizer):
 
     def cut(self, lines: Sequence[str]) -> list[list[bytes]]:
         return [self.spell(self.split(line)) for line in lines]
+
+
+class SymbolFitter(Fitter):
+    """Counts symbols. Where there are too many of them the rarest are forgotten, and counted anew should they come again."""
+
+    def __init__(self, kind: type[SymbolTokenizer], section: Section) -> None:
+        self.kind, self.section, self.room = kind, section, section.size - len(SPECIALS)
+        if self.room < 1:
+            raise UserError(f"data.tokenizer.size={section.size} leaves no room beside the {len(SPECIALS)} special tokens")
+        self.counts: Counter[str] = Counter()
+        self.rare = 0
+
+    def add(self, lines: Iterable[str], column: str = "") -> None:
+        for line in lines:
+            self.counts.update(self.kind.split(line.lower() if self.section.lowercase else line))
+            while len(self.counts) > max(SYMBOLS, 2 * self.room):
+                self.rare += 1
+                self.counts = Counter({symbol: count for symbol, count in self.counts.items() if count > self.rare})
+
+    def finish(self) -> SymbolTokenizer:
+        if not self.counts:
+            raise UserError("there is no text to train a tokenizer on")
+        ranking = sorted(self.counts, key=lambda symbol: (-self.counts[symbol], symbol))
+        tokenizer = self.kind(ranking[: self.room], self.section.lowercase)
+        tokenizer.trained_on = f"counts without the rarest words, for there are more than {SYMBOLS:,}" if self.rare else None
+        return tokenizer
 
 
 class WordTokenizer(SymbolTokenizer):
@@ -96,8 +118,8 @@ class ByteTokenizer(Tokenizer):
         super().__init__([bytes([byte]) for byte in range(256)], lowercase)
 
     @classmethod
-    def train(cls, section: Section, lines: Iterable[str]) -> "ByteTokenizer":
-        return cls(section.lowercase)
+    def fitter(cls, section: Section) -> "ByteFitter":
+        return ByteFitter(section)
 
     @classmethod
     def restore(cls, facts: dict[str, Any], directory: Path) -> "ByteTokenizer":
@@ -110,8 +132,37 @@ class ByteTokenizer(Tokenizer):
         return [[byte + len(SPECIALS) for byte in line.encode(errors="replace")] for line in lines]
 
 
+class ByteFitter(Fitter):
+    """Has nothing to learn."""
+
+    def __init__(self, section: Section) -> None:
+        self.section = section
+
+    def add(self, lines: Iterable[str], column: str = "") -> None:
+        pass
+
+    def finish(self) -> ByteTokenizer:
+        return ByteTokenizer(self.section.lowercase)
+
+
+def fitter_of(section: Section) -> Fitter:
+    return choose(TOKENIZERS, section.kind, "tokenizer").fitter(section)
+
+
 def train_tokenizer(section: Section, lines: Iterable[str]) -> Tokenizer:
-    return choose(TOKENIZERS, section.kind, "tokenizer").train(section, lines)
+    fitter = fitter_of(section)
+    fitter.add(lines)
+    return fitter.finish()
+
+
+def train_tokenizers(files: Pairs, fitters: Mapping[str, Fitter], bad_rows: BadRows) -> dict[str, Tokenizer]:
+    """A tokenizer for each of these columns, in one pass over the rows; a fitter with two names learns from both columns."""
+    for rows in read_rows(files):
+        bad_rows.add(rows.faults)
+        for column, fitter in fitters.items():
+            fitter.add(rows.columns[column], column)
+    finished = {number: fitter.finish() for number, fitter in {id(fitter): fitter for fitter in fitters.values()}.items()}
+    return {column: finished[id(fitter)] for column, fitter in fitters.items()}
 
 
 def load_tokenizer(path: Path) -> Tokenizer:

@@ -1,6 +1,6 @@
 """Which rows are trained on and which validated on; those that the model cannot read are refused before the first step."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -22,15 +22,6 @@ Pair = tuple[str, str]
 RAISE = "raise the key named, or leave such rows out with data.on_bad_row=skip"
 LOWER = "raise the key named, lower data.max_length, or leave such rows out with data.on_bad_row=skip"
 GOLD = "mend the file: data.valid.alignment has a line for each of its rows, so none can be left out"
-
-
-def texts(data: Data, side: int) -> Iterator[str]:
-    """One side of the training rows that can be used."""
-    assert data.train is not None
-    bad = BadRows(data.on_bad_row)
-    for rows in read_rows(data.train):
-        bad.add(rows.faults)
-        yield from rows.columns[("source", "target")[side]]
 
 
 def tell_bad_rows(store: Store, directory: Path, say: Say) -> None:
