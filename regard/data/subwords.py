@@ -139,7 +139,7 @@ class Sample:
                 self.thin_out()
 
     def thin_out(self) -> None:
-        self.threshold *= 7 / 8
+        self.threshold *= 15 / 16
         for drawn in self.columns.values():
             both = zip(drawn.lines, drawn.numbers, strict=True)
             drawn.lines = [line for line, number in both if number < self.threshold]

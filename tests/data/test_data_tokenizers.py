@@ -1,14 +1,31 @@
 """Tokenizers: what goes in comes out, training repeats, saving keeps, tokens know their words."""
 
 import random
+from collections.abc import Iterable
+from itertools import accumulate
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from regard.data import lines as lines_module
 from regard.data import subwords
-from regard.data.tokenizers import END, PAD, START, TOKENIZERS, UNKNOWN, Tokenizer, load_tokenizer, train_tokenizer
-from regard.errors import DamagedError, UserError
+from regard.data import tokenizers as tokenizers_module
+from regard.data.readers import BadRows
+from regard.data.tokenizers import (
+    END,
+    PAD,
+    START,
+    TOKENIZERS,
+    UNKNOWN,
+    Tokenizer,
+    fitter_of,
+    load_tokenizer,
+    train_tokenizer,
+    train_tokenizers,
+)
+from regard.errors import DamagedError, DataError, UserError
+from regard.recipe import Pairs
 from regard.recipe import Tokenizer as Section
 
 TEXTS = "der die das Haus Hund Katze läuft schläft schnell unter über neben große kleine alte Straße und oder"
@@ -177,16 +194,83 @@ def test_no_text_is_refused(kind):
         train_tokenizer(Section(kind=kind), ["", ""])
 
 
-def test_training_takes_a_bounded_sample(monkeypatch):
+def sampled(texts: Iterable[str], limit: int, letters: int) -> tuple[list[str], int]:
+    sample = subwords.Sample(limit, letters)
+    sample.add(texts)
+    return sample.lines(), sample.seen
+
+
+def test_training_takes_a_bounded_sample():
     texts = [f"{number:04}" for number in range(10_000)]
-    assert subwords.sample(texts[:10], 10, 40) == (texts[:10], 10)
+    assert sampled(texts[:10], 10, 40) == (texts[:10], 10)
     for limits in ((100, 10**6), (10**6, 400)):  # lines, letters
-        kept, seen = subwords.sample(iter(texts), *limits)
-        assert (kept, seen) == subwords.sample(texts, *limits)
+        kept, seen = sampled(iter(texts), *limits)
+        assert (kept, seen) == sampled(texts, *limits)
         assert (kept, seen) == (sorted(set(kept)), 10_000)
-        assert 40 < len(kept) <= 100
+        assert 80 < len(kept) <= 100
         assert 4000 < sum(map(int, kept)) / len(kept) < 6000
-    assert subwords.sample(["a" * 50], 10, 40) == (["a" * 50], 1)
+    assert sampled(["a" * 50], 10, 40) == (["a" * 50], 1)
+
+
+@settings(max_examples=60, deadline=None)
+@given(blocks=st.lists(st.integers(1, 40), min_size=1, max_size=30), limit=st.integers(1, 300))
+def test_columns_that_pass_by_in_turn_are_sampled_as_if_each_came_whole(blocks, limit):
+    columns = {name: [f"{name} {number}" for number in range(sum(blocks))] for name in ("source", "target")}
+    whole, turns = subwords.Sample(limit, 10**9), subwords.Sample(limit, 10**9)
+    for name, texts in columns.items():
+        whole.add(texts, name)
+    for end, size in zip(accumulate(blocks), blocks, strict=True):
+        for name, texts in columns.items():
+            turns.add(texts[end - size : end], name)
+    assert turns.lines() == whole.lines()
+    assert turns.seen == whole.seen == 2 * sum(blocks)
+    assert len(turns.lines()) <= limit
+    if limit >= 2 * sum(blocks):
+        assert turns.lines() == columns["source"] + columns["target"]
+
+
+@pytest.mark.parametrize("kind", TOKENIZERS)
+@pytest.mark.parametrize("shared", [False, True])
+def test_one_pass_gives_the_tokenizers_of_a_pass_for_each_side(tmp_path, monkeypatch, kind, shared):
+    """And a vocabulary of both sides is that of all sources with all targets after them."""
+    monkeypatch.setattr(lines_module, "BLOCK", 200)
+    choice = random.Random(3)
+    words = ["rex", "lex", "pax", "vox"], ["king", "law", "peace", "voice"]
+    sides = [[" ".join(choice.choices(own, k=5)) for _ in range(90)] for own in words]
+    for name, texts in zip("ab", sides, strict=True):
+        (tmp_path / name).write_text("\n".join(texts) + "\n")
+    section = Section(kind=kind, size=40)
+    first = fitter_of(section)
+    fitters = {"source": first, "target": first if shared else fitter_of(section)}
+    reads = []
+    monkeypatch.setattr(lines_module, "require_file", lambda path: reads.append(path.name))
+    made = train_tokenizers(Pairs(source=tmp_path / "a", target=tmp_path / "b"), fitters, BadRows("stop"))
+    assert sorted(reads) == ["a", "b"]
+    wanted = [sides[0] + sides[1]] * 2 if shared else sides
+    assert [made[name].digest for name in ("source", "target")] == [train_tokenizer(section, texts).digest for texts in wanted]
+    assert (made["source"] is made["target"]) == shared
+
+
+def test_a_pass_over_the_rows_stops_at_a_bad_one(tmp_path):
+    (tmp_path / "a").write_text("x\n\n")
+    with pytest.raises(DataError, match="a:2: the target is empty"):
+        train_tokenizers(Pairs(target=tmp_path / "a"), {"target": fitter_of(Section(kind="word"))}, BadRows("stop"))
+
+
+def test_words_are_counted_in_bounded_memory(monkeypatch):
+    """The rarest are forgotten, the most frequent stay."""
+    monkeypatch.setattr(tokenizers_module, "SYMBOLS", 60)
+    section, common = Section(kind="word", size=24), [f"w{number}" for number in range(20)]
+    fitter = fitter_of(section)
+    assert isinstance(fitter, tokenizers_module.SymbolFitter)
+    for number in range(500):
+        fitter.add([" ".join(common[: 20 - number % 5]) + f" rare{number}"])
+        assert len(fitter.counts) <= 60
+    tokenizer = fitter.finish()
+    wanted = [*sorted(common[:16]), *common[16:]]
+    assert tokenizer.pieces(range(4, 24)) == [f"▁{word}" for word in wanted]
+    assert tokenizer.trained_on == "counts without the rarest words, for there are more than 60"
+    assert train_tokenizer(section, [" ".join(common)]).trained_on is None
 
 
 def test_a_tokenizer_says_that_it_saw_a_sample(monkeypatch):
