@@ -21,7 +21,7 @@ def blocks(document):
 
 @pytest.fixture(scope="module")
 def warm(tmp_path_factory):
-    """A folder with a `regard` that has imported torch already; documents call it a hundred times."""
+    """A folder with a `regard` that has imported torch already; documents call it a hundred times, `regard -c` for python."""
     folder, script = tmp_path_factory.mktemp("bin"), Path(__file__).with_name("warm_regard.py")
     door = folder / "door"
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -39,7 +39,7 @@ def warm(tmp_path_factory):
 def run(kind, code, folder, warm):
     path = f"{warm}:{Path(sys.executable).parent}:{os.environ['PATH']}"
     environment = {**os.environ, "PATH": path, "OMP_NUM_THREADS": "1"}
-    command = ["bash", "-euo", "pipefail", "-c", code] if kind == "bash" else [sys.executable, "-c", code]
+    command = ["bash", "-euo", "pipefail", "-c", code] if kind == "bash" else [warm / "regard", "-c", code]
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
 
 

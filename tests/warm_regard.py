@@ -2,6 +2,7 @@
 
 python tests/warm_regard.py serve SOCKET      the process that has imported everything
 python tests/warm_regard.py call SOCKET ...   `regard ...` by a fork of it: same words, folder, environment, streams, exit code
+python tests/warm_regard.py call SOCKET -c CODE   `python -c CODE` by a fork of it
 """
 
 import fcntl
@@ -10,6 +11,7 @@ import os
 import re
 import socket
 import sys
+import traceback
 
 STREAMS = [0, 1, 2]
 MOST = 16  # streams of a command, with those that bash makes of <(...)
@@ -71,13 +73,20 @@ def run(main, streams: list[int], numbers: list[int], words: list[str], folder: 
     sys.argv = ["regard", *words]
     code = 1
     try:
-        main()
+        python(words[1]) if words[:1] == ["-c"] else main()
         code = 0
     except SystemExit as ending:
         code = ending.code if isinstance(ending.code, int) else int(ending.code is not None)
+    except BaseException:
+        traceback.print_exc()
     finally:
         sys.stdout.flush()
         os._exit(code)
+
+
+def python(text: str) -> None:
+    sys.argv, sys.path[0] = ["-c"], ""
+    exec(compile(text, "<string>", "exec"), {"__name__": "__main__"})
 
 
 if __name__ == "__main__":

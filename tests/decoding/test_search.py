@@ -53,7 +53,7 @@ SOURCES = [[4, 5, 6, 7, 8, 4], [8], [5, 5, 7], [6, 4]]
 
 
 @pytest.mark.parametrize("name", SETTINGS)
-@pytest.mark.parametrize("width", [1, 3])
+@pytest.mark.parametrize("width", [pytest.param(1, marks=pytest.mark.slow), 3])
 @torch.no_grad()
 def test_a_sentence_decodes_alike_alone_and_in_any_batch(name, width):
     model = tiny(SETTINGS[name], scale=2.0)

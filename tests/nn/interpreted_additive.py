@@ -12,8 +12,12 @@ from regard.nn.kernels.attention.additive import additive_attention, applies
 assert os.environ.get("TRITON_INTERPRET") == "1"
 
 
-@pytest.mark.parametrize("limited", [False, True])
-@pytest.mark.parametrize("shape", [(2, 1, 1, 1, 1, 1), (2, 2, 17, 33, 5, 7), (2, 1, 3, 70, 6, 17), (1, 2, 2, 1, 33, 3)])
+ODD = (2, 2, 17, 33, 5, 7)
+OTHERS = [(2, 1, 1, 1, 1, 1), (2, 1, 3, 70, 6, 17), (1, 2, 2, 1, 33, 3)]
+CASES = [(ODD, False), (ODD, True), *((shape, True) for shape in OTHERS)]
+
+
+@pytest.mark.parametrize(("shape", "limited"), [*CASES, *(pytest.param(one, False, marks=pytest.mark.slow) for one in OTHERS)])
 def test_values_and_gradients(shape, limited):
     """Heads; one query and many; a size that is no multiple of 4, and one of two tiles; more keys than a tile."""
     trial = Trial(shape, limited=limited)

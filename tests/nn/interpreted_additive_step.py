@@ -16,8 +16,13 @@ assert os.environ.get("TRITON_INTERPRET") == "1"
 SHAPES = [(3, 1, 5, 7, 9, 1), (2, 2, 21, 7, 5, 2), (2, 1, 17, 16, 33, 1), (2, 1, 1, 1, 1, 1)]
 
 
-@pytest.mark.parametrize("tile", [glance.TILE, 256])
-@pytest.mark.parametrize("masked", [False, True])
+ALONE = pytest.mark.slow  # masks and tiles have nothing to do with each other
+
+
+@pytest.mark.parametrize(
+    ("masked", "tile"),
+    [(False, glance.TILE), (True, 256), pytest.param(True, glance.TILE, marks=ALONE), pytest.param(False, 256, marks=ALONE)],
+)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_look_is_the_formula(shape, masked, tile, monkeypatch):
     """A small tile lets a sentence take several."""

@@ -34,6 +34,7 @@ def test_soft(shape):
     check_soft(Trial(shape))
 
 
+@pytest.mark.slow  # with windows below
 def test_centres(wide):
     check_soft(Trial(ODD), centred=True, hides=True)
 
@@ -47,9 +48,19 @@ def test_windows_of_all_heads_together():
     check_soft(Trial(ODD), window=(1, 4))
 
 
+@pytest.mark.slow  # either below
 @pytest.mark.parametrize("options", [{}, {"straight_through": True, "hides": True}])
 def test_hard(options, wide):
     check_hard(Trial(ODD), **options)
+
+
+def test_hard_narrow():
+    check_hard(Trial(ODD))
+
+
+@pytest.mark.parametrize("wide", [True], indirect=True)
+def test_hard_wide_and_straight_through(wide):
+    check_hard(Trial(ODD), straight_through=True, hides=True)
 
 
 def test_drawn():

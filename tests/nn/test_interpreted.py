@@ -1,4 +1,4 @@
-"""Triton's kernels on a CPU, each file in a process of its own: Triton reads TRITON_INTERPRET when it is imported."""
+"""Triton's kernels on a CPU, three files a process of their own: Triton reads TRITON_INTERPRET when it is imported."""
 
 import os
 import subprocess
@@ -11,25 +11,33 @@ HERE = Path(__file__).parent
 FILES = sorted(HERE.glob("interpreted_*.py"))
 
 
-def run_alone(file, **variables):
+HALVES = FILES[::2], FILES[1::2]  # a process for each of two cores, for what it takes to start one
+
+
+def run_alone(files, *words, **variables):
     pytest.importorskip("triton")
     environment = os.environ | {"CUDA_VISIBLE_DEVICES": ""} | variables
     # no checks of shapes inside kernels; NumPy warns of log 0, of e^180, and that Triton's use of it is deprecated
     options = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-o", "addopts=", "-W", "ignore"]
-    command = [sys.executable, "-m", "pytest", *options, str(file)]
+    command = [sys.executable, "-m", "pytest", *options, *words, *map(str, files)]
     done = subprocess.run(command, cwd=HERE.parents[1], env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-2000:]
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
-def test_kernels_under_tritons_interpreter(file):
-    run_alone(file, TRITON_INTERPRET="1")
+@pytest.mark.parametrize("files", HALVES, ids=lambda files: "-".join(file.stem.removeprefix("interpreted_") for file in files))
+def test_kernels_under_tritons_interpreter(files):
+    run_alone(files, "-m", "not slow", TRITON_INTERPRET="1")
+
+
+@pytest.mark.slow
+def test_more_of_the_kernels_under_tritons_interpreter():
+    run_alone(FILES, "-m", "slow", TRITON_INTERPRET="1")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["flash", "layers"])
 def test_kernels_compile_for_a_gpu_and_fit(name):
-    run_alone(HERE / f"compiled_{name}.py")
+    run_alone([HERE / f"compiled_{name}.py"])
 
 
 def test_there_are_such_files():

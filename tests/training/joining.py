@@ -1,9 +1,8 @@
-"""`joining.py OUT dies|lives`: one of two processes, as torchrun starts them. It joins when told; OUT gets what it has seen."""
+"""What one of two processes sees of the other; a file gets it."""
 
 import json
 import os
-import sys
-from pathlib import Path
+import time
 
 import torch
 from torch import distributed
@@ -41,15 +40,12 @@ def lives(processes):
     }
 
 
-def seen():
-    print("here", flush=True)
-    sys.stdin.readline()
-    with group("cpu") as processes:
-        return {"dies": dies, "lives": lives}[sys.argv[2]](processes)
-
-
-try:
-    result = seen()
-except UserError as error:
-    result = type(error).__name__
-Path(sys.argv[1]).write_text(json.dumps(result))
+def seen(rank, what, path):
+    """The first comes well before the second, so that it finds what a killed one has left behind."""
+    time.sleep(rank)
+    try:
+        with group("cpu") as processes:
+            result = {"dies": dies, "lives": lives}[what](processes)
+    except UserError as error:
+        result = type(error).__name__
+    path.write_text(json.dumps(result))

@@ -1,56 +1,27 @@
 """Processes find each other, whatever killed ones left behind; what the first one finds, an error too, reaches all."""
 
 import json
-import os
-import subprocess
-import sys
-import time
 from datetime import timedelta
-from pathlib import Path
 from threading import Thread
 
 import pytest
+import ranks
+from joining import seen
 from torch import distributed
 
 from regard.errors import PeerError
 from regard.training import distributed as ours
 
-PIPES = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-SCRIPT = str(Path(__file__).with_name("joining.py"))
-
-
-def start(store, rank, path, what):
-    """As torchrun starts a process that is to use torchrun's own store, which outlives it."""
-    environment = {
-        "RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": 2, "MASTER_ADDR": "localhost", "MASTER_PORT": store.port,
-        "TORCHELASTIC_USE_AGENT_STORE": True, "OMP_NUM_THREADS": 1,
-    }  # fmt: skip
-    words = {key: str(value) for key, value in environment.items()}
-    return subprocess.Popen([sys.executable, SCRIPT, str(path), what], env={**os.environ, **words}, **PIPES)
-
 
 def attempt(store, folder, what):
-    """What both ranks have seen. The first comes well before the second, so that it finds what a killed one has left behind."""
+    """What both ranks have seen."""
     paths = [folder / f"{what}-{rank}.json" for rank in (0, 1)]
-    processes = [start(store, rank, path, what) for rank, path in enumerate(paths)]
-    for process in processes:
-        process.stdout.readline()
-    try:
-        for process in processes:
-            process.stdin.write(b"join\n")
-            process.stdin.flush()
-            time.sleep(1)
-        for process in processes:
-            process.communicate(timeout=100)
-    finally:
-        for process in processes:
-            process.kill()
-            process.wait()
+    ranks.two(lambda rank: seen(rank, what, paths[rank]), store)
     return [json.loads(path.read_text()) if path.exists() else None for path in paths]
 
 
 def test_a_second_attempt_joins_and_errors_reach_all(tmp_path):
-    store = distributed.TCPStore("localhost", 0, is_master=True, wait_for_workers=False)
+    store = ranks.store()
     assert attempt(store, tmp_path, "dies") == ["PeerError", None]
     first, other = attempt(store, tmp_path, "lives")
     assert first["shared"] == other["shared"] == "7"

@@ -124,7 +124,7 @@ def test_two_trainers_cannot_share_a_run(finished):
 
 
 def journal_of(directory, *changes):
-    run.train(small_recipe(6, "training.log_every=1", *changes), directory, talk=False)
+    run.train(small_recipe(2, "training.log_every=1", *changes), directory, talk=False)
     return [row["loss"] for row in read_journal(directory / "journal.jsonl") if "loss" in row]
 
 

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 import rank_kills
+import ranks
 from small import small_recipe
+from two_ranks import train
 
 from regard import run
 from regard.recipe import to_yaml
@@ -19,10 +21,9 @@ CHANGES = (
 )  # fmt: skip
 
 
-def two_ranks(directory, recipe, *alone):
+def two_ranks(directory, recipe, alone=None):
     Path(f"{directory}.yaml").write_text(to_yaml(recipe))
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    subprocess.run([*torchrun, str(Path(__file__).with_name("two_ranks.py")), str(directory), *alone], check=True, timeout=200)
+    assert ranks.two(lambda rank: train(directory, rank, alone)) == [0, 0]
 
 
 def losses(directory):
@@ -62,9 +63,9 @@ def test_a_resume_counts_the_window_once(tmp_path):
     assert losses(tmp_path / "cut") == pytest.approx(losses(tmp_path / "calm"), abs=1e-9)
 
 
-@pytest.mark.parametrize("rank", ["1", "0"])
+@pytest.mark.parametrize("rank", [1, 0])
 def test_a_signal_to_one_rank_stops_both_and_makes_no_model(tmp_path, rank):
-    two_ranks(tmp_path / "run", small_recipe(6, *CHANGES), rank, "3")
+    two_ranks(tmp_path / "run", small_recipe(6, *CHANGES), (rank, 3))
     assert max((tmp_path / "run" / "checkpoints").glob("step-*")).name == "step-000000003"
     assert not (tmp_path / "run" / "model").exists()
     assert (tmp_path / "run.0").read_text() == "15"

@@ -1,24 +1,23 @@
-"""`torchrun two_ranks.py RUN [RANK STEP]`: train the recipe at RUN.yaml; that rank alone is asked to stop after that step."""
+"""One of two processes that train the recipe at RUN.yaml together; one of them may be asked to stop."""
 
 import os
 import signal
-import sys
 from pathlib import Path
 
 from regard import run
 from regard.recipe import read
 from regard.training import loop
 
-directory, *alone = sys.argv[1:]
-original = loop.Trainer.update
 
+def train(directory, rank, alone=None):
+    """`alone`: (rank, step), a signal after that step to that rank only."""
+    original = loop.Trainer.update
 
-def update(self, progress):
-    original(self, progress)
-    if alone and (self.group.rank, progress.step) == (int(alone[0]), int(alone[1])):
-        os.kill(os.getpid(), signal.SIGTERM)
+    def update(self, progress):
+        original(self, progress)
+        if (self.group.rank, progress.step) == alone:
+            os.kill(os.getpid(), signal.SIGTERM)
 
-
-loop.Trainer.update = update
-stopped = run.train(read(f"{directory}.yaml"), Path(directory), resume=True, talk=False)
-Path(f"{directory}.{os.environ['RANK']}").write_text(str(stopped))
+    loop.Trainer.update = update
+    stopped = run.train(read(f"{directory}.yaml"), Path(directory), resume=True, talk=False)
+    Path(f"{directory}.{rank}").write_text(str(stopped))
