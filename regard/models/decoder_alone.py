@@ -12,8 +12,8 @@ from regard.models.decoders.words import WordDecoder
 from regard.models.interface import Copies, Memory, Model, Step, StepFunction, Steps
 from regard.models.limits import Limits, under
 from regard.models.transformer import StackConfig, stack_limit
-from regard.nn.attention import Moment, Where
-from regard.nn.transformer.layers import LayerState, Result
+from regard.nn.attention import QueryPositions, StepPosition
+from regard.nn.transformer.layers import LayerState, TransformerOutput
 
 
 class DecoderAloneConfig(StackConfig):
@@ -49,7 +49,7 @@ class AloneDecoder(WordDecoder):
         visible = torch.arange(source.shape[1], device=source.device) < lengths[:, None]
         result = self.stack(self.words(source), visible, prefix=self.prefix(lengths))
         pairs = zip(self.stack.layers, result.passed, strict=True)
-        caches = [layer.own.keep(one.read, one.prepared, lengths) for layer, one in pairs]
+        caches = [layer.self_attention.keep(one.read, one.prepared, lengths) for layer, one in pairs]
         states, keys = result.states, tuple(LayerState(cache, None) for cache in caches)
         return Memory(states, visible, states[:, 0], keys, cost=result.cost)
 
@@ -63,8 +63,8 @@ class AloneDecoder(WordDecoder):
         def step(tokens: Int[Tensor, "rows"], state: AloneState) -> Step:
             words, lengths, layers = state
             time, rows = words.shape[1], len(tokens) // batch
-            where = Where((lengths + time)[:, None], self.prefix(lengths))
-            moment = Moment(where, source + time + 1, ragged=True, look=True)
+            where = QueryPositions((lengths + time)[:, None], self.prefix(lengths))
+            moment = StepPosition(where, source + time + 1, ragged=True, return_weights=True)
             top, layers, looks = self.stack.step(self.words(tokens), moment, layers, [None] * len(layers))
             weights = on_source(looks, memory.visible.repeat_interleave(rows, dim=0)).squeeze(2)
             return Step(self.output(top), weights, AloneState(torch.cat([words, tokens[:, None]], dim=1), lengths, layers))
@@ -84,7 +84,7 @@ class AloneDecoder(WordDecoder):
         behind = torch.arange(tokens.shape[1], device=tokens.device) >= lengths[:, None] + target.shape[1]
         present = (tokens != PAD) & ~behind
         tokens, present, places = self.cut(tokens, present, places)
-        result = self.stack(self.words(tokens), None, prefix=self.prefix(lengths), look_back=look, present=present)
+        result = self.stack(self.words(tokens), None, prefix=self.prefix(lengths), return_self_weights=look, present=present)
         outputs = result.states.gather(1, places[..., None].expand(-1, -1, self.stack.size))
         if not look:
             return Steps(outputs, cost=result.cost)
@@ -104,9 +104,9 @@ class AloneDecoder(WordDecoder):
         return tokens[:, : limit.places], present[:, : limit.places], places.clamp(max=limit.places - 1)
 
     def looks(
-        self, result: Result, places: Int[Tensor, "batch target"], visible: Bool[Tensor, "batch source"]
+        self, result: TransformerOutput, places: Int[Tensor, "batch target"], visible: Bool[Tensor, "batch source"]
     ) -> Float[Tensor, "batch 1 target source"]:
-        weights = [one.own.weights for one in result.passed if one.own.weights is not None]
+        weights = [one.self_attention.weights for one in result.passed if one.self_attention.weights is not None]
         rows = [one.gather(2, index_like(places, one)) for one in weights]
         return on_source(rows, visible)
 
@@ -147,13 +147,13 @@ class DecoderAlone(Model):
     ) -> Memory:
         return self.decoder.read(source, lengths)
 
-    def past(self, tokens: Int[Tensor, "batch source"]) -> Float[Tensor, "batch source source"] | None:
+    def self_attention_weights(self, tokens: Int[Tensor, "batch source"]) -> Float[Tensor, "batch source source"] | None:
         """Where the source's words looked: the mean of all heads of all layers."""
         lengths = torch.full((len(tokens),), tokens.shape[1], device=tokens.device)
         passed = self.decoder.stack(
-            self.decoder.words(tokens), None, look_back=True, prefix=self.decoder.prefix(lengths)
+            self.decoder.words(tokens), None, return_self_weights=True, prefix=self.decoder.prefix(lengths)
         ).passed
-        return torch.stack([one.own.weights.mean(dim=1) for one in passed]).mean(dim=0)
+        return torch.stack([one.self_attention.weights.mean(dim=1) for one in passed]).mean(dim=0)
 
     def decode(
         self,

@@ -86,9 +86,9 @@ class SequenceToSequence(Model):
         memory: Memory = self.encoder(source, lengths)
         return memory._replace(copies=None if copies is None else copies.over(memory.states.shape[1]))
 
-    def past(self, tokens: Int[Tensor, "batch source"]) -> Float[Tensor, "batch source source"] | None:
+    def self_attention_weights(self, tokens: Int[Tensor, "batch source"]) -> Float[Tensor, "batch source source"] | None:
         """Where source words looked while they were read, if the encoder attends to what it reads."""
-        return self.encoder.past(tokens)
+        return self.encoder.self_attention_weights(tokens)
 
     def decode(
         self,

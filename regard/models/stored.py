@@ -17,9 +17,10 @@ from regard.data.untrusted import open_plain, read_json
 from regard.errors import DamagedError, UserError
 from regard.models import Model, ModelConfig, build, configure, refuse_two_vocabularies
 from regard.models.budget import Budget
+from regard.models.names import RENAMED, current_names
 from regard.recipe import Count, Decoding, Section, parse
 
-FORMAT: Literal[1] = 1
+FORMAT: Literal[2] = 2  # 1: tensors had other names (names.py)
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 LARGEST = 1 << 20  # bytes of config.json
 TYPES = {torch.float32: "F32"}  # what weights are written in, as safetensors calls it
@@ -44,7 +45,7 @@ class Reading(Section):
 class StoredConfig(Section):
     """What config.json holds."""
 
-    format: Literal[1] = FORMAT
+    format: Literal[1, 2] = FORMAT
     model_type: Literal["regard"] = "regard"
     architectures: tuple[str]
     model: dict[str, Any]
@@ -71,7 +72,7 @@ class Stored(NamedTuple):
 
 def read_config(path: Path) -> StoredConfig:
     values = read_json(path, LARGEST)
-    if values.get("format") != FORMAT:
+    if values.get("format") not in (*RENAMED, FORMAT):
         raise DamagedError(f"{path}: not a model of this version (format {FORMAT})")
     with blamed_on(path):
         return parse(StoredConfig, values)
@@ -124,19 +125,22 @@ def spoken(form: Form | None) -> str:
 
 
 def read_header(path: Path) -> dict[str, Form]:
-    """The tensors of a safetensors file whose header describes every byte behind it."""
+    """The tensors, by their names of today, of a safetensors file whose header describes every byte behind it."""
     open_plain(path).close()
     try:
         with safe_open(path, framework="pt") as file:
             parts = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118 - no dict
-            return {name: Form(part.get_dtype(), tuple(part.get_shape())) for name, part in parts.items()}
+            forms = {name: Form(part.get_dtype(), tuple(part.get_shape())) for name, part in parts.items()}
     except SafetensorError as error:
         raise DamagedError(f"{path}: damaged: {error}") from None
+    if len(found := current_names(forms)) != len(forms):
+        raise DamagedError(f"{path}: damaged: a tensor stands there twice, by its name and by an older one")
+    return found
 
 
 def finite_weights(path: Path) -> dict[str, Tensor]:
     """All tensors, every value a finite number."""
-    weights = load_file(path)
+    weights = current_names(load_file(path))
     for name, tensor in weights.items():
         if not tensor.isfinite().all():
             raise DamagedError(f"{path}: damaged: not all values of {name:.80} are finite numbers")

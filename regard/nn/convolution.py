@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from regard.nn.dropout import Dropout
-from regard.nn.linear import once
+from regard.nn.linear import linear
 
 States = Float[Tensor, "batch time size"]
 Visible = Bool[Tensor, "batch time"]
@@ -41,7 +41,7 @@ class Convolution(nn.Module):
     def bind(self) -> Pass:
         """The convolution as a function for one pass over a sequence."""
         kernel = self.kernel
-        return lambda inputs: once(self.columns(inputs), kernel, self.bias)
+        return lambda inputs: linear(self.columns(inputs), kernel, self.bias)
 
     def forward(self, inputs: Float[Tensor, "batch time input"]) -> Float[Tensor, "batch fewer output"]:
         return self.bind()(inputs)
@@ -114,8 +114,8 @@ class DilatedBlock(nn.Module):
         return self.activate(1, self.narrow(self.activate(0, states)))
 
     def join(self, states: States, found: Float[Tensor, "batch time inside"]) -> States:
-        widened: Tensor = self.dropout(self.widen(self.activate(2, found)))
-        return states + widened
+        at_least_float32: Tensor = self.dropout(self.widen(self.activate(2, found)))
+        return states + at_least_float32
 
     def activate(self, at: int, states: States) -> States:
         return functional.relu(self.norms[at](states))

@@ -15,7 +15,7 @@ from regard.nn.linear import Linear
 from regard.nn.recurrent.cells import CELLS, Cell
 from regard.nn.recurrent.layers import CONNECTIONS, Columns, RecurrentStack, States
 from regard.nn.recurrent.scan import reverse_within
-from regard.nn.recurrent.tape import TapeCell, own_attention
+from regard.nn.recurrent.tape import TapeCell, tape_attention_weights
 from regard.recipe import Positive, Rate, Section, choose, name_of
 
 
@@ -94,7 +94,7 @@ class RecurrentEncoder(Encoder):
     def forward(self, tokens: Int[Tensor, "batch source"], lengths: Int[Tensor, "batch"]) -> Memory:
         """All states of the top layer, and what every layer and direction ended with."""
         words = self.embed(tokens)
-        states, last, cost = self.stack.climb(reverse_within(words, lengths) if self.reverse else words, lengths)
+        states, last, cost = self.stack.run_layers(reverse_within(words, lengths) if self.reverse else words, lengths)
         if self.reverse:
             states = reverse_within(states, lengths)  # state j stays beside word j
         visible = torch.arange(tokens.shape[1], device=tokens.device) < lengths[:, None]
@@ -102,13 +102,16 @@ class RecurrentEncoder(Encoder):
         states = (states if self.project is None else self.project(states)).masked_fill(~visible[..., None], 0.0)
         return Memory(states, visible, torch.cat(self.summary(last), dim=-1), cost=cost, last=last)
 
-    def past(self, tokens: Int[Tensor, "batch source"]) -> Float[Tensor, "batch source source"] | None:
+    def self_attention_weights(self, tokens: Int[Tensor, "batch source"]) -> Float[Tensor, "batch source source"] | None:
         """Of the lowest layer: words before a word by the direction that comes from the left, words after it by the other."""
         cells = [cell for cell in self.stack.lowest if isinstance(cell, TapeCell)]
         if not cells:
             return None
         words = self.embed(tokens.flip(1) if self.reverse else tokens)
-        looks = [own_attention(cells[0], words), *(own_attention(cell, words.flip(1)).flip(1, 2) for cell in cells[1:])]
+        looks = [
+            tape_attention_weights(cells[0], words),
+            *(tape_attention_weights(cell, words.flip(1)).flip(1, 2) for cell in cells[1:]),
+        ]
         both = torch.stack(looks).sum(0)
         return both.flip(1, 2) if self.reverse else both
 

@@ -34,7 +34,7 @@ class TransformerEncoder(Encoder):
         result = self.stack(self.embed(tokens), visible)
         return Memory(result.states, visible, cost=result.cost)
 
-    def past(self, tokens: Int[Tensor, "batch source"]) -> Float[Tensor, "batch source source"] | None:
+    def self_attention_weights(self, tokens: Int[Tensor, "batch source"]) -> Float[Tensor, "batch source source"] | None:
         """The mean of all heads of all layers."""
-        passed = self.stack(self.embed(tokens), None, look_back=True).passed
-        return torch.stack([one.own.weights.mean(dim=1) for one in passed]).mean(dim=0)
+        passed = self.stack(self.embed(tokens), None, return_self_weights=True).passed
+        return torch.stack([one.self_attention.weights.mean(dim=1) for one in passed]).mean(dim=0)

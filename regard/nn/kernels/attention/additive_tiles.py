@@ -9,7 +9,7 @@ larger still, q and k stay what they are, and each pair takes its own exponentia
 import triton
 import triton.language as tl
 
-from regard.nn.kernels.recurrent.tape_tiles import reciprocal
+from regard.nn.kernels.tiles import reciprocal
 
 FOUR = tl.constexpr(5.5)  # the reach up to which four reciprocals are one: the product of four e^(2(q + k)), e^88, is a float32
 TWO = tl.constexpr(11.0)
@@ -114,11 +114,11 @@ def score_tiles(Q, K, ENERGY, REACH, VISIBLE, FIRST, LAST, SCORES, origin, begin
     j = tl.arange(0, 2)[None, :, None] * (TK // 2) + tl.arange(0, TK // 2)[None, None, :]
     if meet(VISIBLE, FIRST, LAST, n, begin + row, start, heads, T, S, TQ, TK, MASKED, RANGED):
         scores = SCORES + place * rows * SOURCE + (row + i) * SOURCE + start + j
-        energy, unit = ENERGY + n % heads * WIDTH, tl.arange(0, WHOLE)
+        score_vector, unit = ENERGY + n % heads * WIDTH, tl.arange(0, WHOLE)
         queries, keys = Q + n * WIDTH * TARGET + begin + row + i, K + n * WIDTH * SOURCE + start + j
-        total = tl.sum(tl.load(energy + unit, mask=unit < D, other=0.0), 0)
+        total = tl.sum(tl.load(score_vector + unit, mask=unit < D, other=0.0), 0)
         s = tl.load(scores, mask=start + j < 0, other=0.0)
-        s = add_terms(s, queries, keys, energy, TARGET, SOURCE, tl.load(REACH + n), D, FAST)
+        s = add_terms(s, queries, keys, score_vector, TARGET, SOURCE, tl.load(REACH + n), D, FAST)
         tl.store(scores, total - 2.0 * s)
 
 

@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from regard.nn.kernels.recurrent.scan import able, power_of_two
+from regard.nn.kernels.machine import able, power_of_two
 
 TILE = 8192  # words at a time
 

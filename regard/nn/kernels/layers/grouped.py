@@ -13,6 +13,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from regard.nn.autograd import apply
 from regard.nn.linear import lowered
 
 Rows = Float[Tensor, "slots input"]
@@ -48,12 +49,12 @@ class Groups:
 
     def deal(self, rows: Float[Tensor, "rows size"]) -> Float[Tensor, "slots size"]:
         """Each row once for each of its slots, sorted."""
-        dealt: Tensor = _Move.apply(rows, self.order, self.inverse, self.copies)  # type: ignore[no-untyped-call]
+        dealt: Tensor = apply(_Move, rows, self.order, self.inverse, self.copies)
         return dealt
 
     def collect(self, results: Float[Tensor, "slots size"]) -> Float[Tensor, "rows copies size"]:
         """Back in the order of rows."""
-        moved: Tensor = _Move.apply(results, self.inverse, self.order, 1)  # type: ignore[no-untyped-call]
+        moved: Tensor = apply(_Move, results, self.inverse, self.order, 1)
         return moved.view(len(moved) // self.copies, self.copies, results.shape[1])
 
 
@@ -122,12 +123,12 @@ class _Grouped(torch.autograd.Function):
 
 
 def loop(rows: Rows, weight: Weight, bias: Bias, groups: Groups) -> Result:
-    results: Tensor = _Loop.apply(rows, weight, bias, groups)  # type: ignore[no-untyped-call]
+    results: Tensor = apply(_Loop, rows, weight, bias, groups)
     return results
 
 
 def grouped(rows: Rows, weight: Weight, bias: Bias, groups: Groups) -> Result:
-    results: Tensor = _Grouped.apply(rows, weight, bias, groups)  # type: ignore[no-untyped-call]
+    results: Tensor = apply(_Grouped, rows, weight, bias, groups)
     return results
 
 

@@ -7,7 +7,7 @@ pre-activation p_j and each letter, which block of that letter's share it adds (
 import triton
 import triton.language as tl
 
-from regard.nn.kernels.recurrent.tape_tiles import line_of
+from regard.nn.kernels.tiles import line_of
 
 
 @triton.jit

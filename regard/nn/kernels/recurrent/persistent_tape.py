@@ -8,7 +8,7 @@ W holds the gates' blocks, then the query's, then the key's.
 import triton
 import triton.language as tl
 
-from regard.nn.kernels.recurrent.tape_tiles import column_back, counts, half, line_of, lines_of, middle_of, row_back
+from regard.nn.kernels.recurrent.tape_tiles import column_back, counts, middle_of, row_back
 from regard.nn.kernels.recurrent.tiles import (
     arrive,
     back_through,
@@ -21,6 +21,7 @@ from regard.nn.kernels.recurrent.tiles import (
     wait,
     whole_tile,
 )
+from regard.nn.kernels.tiles import half, line_of, lines_of
 
 
 @triton.jit

@@ -6,33 +6,7 @@ r = 1 / (1 + e^(2(q + k))) is all that a pair of query and key needs: tanh(q + k
 import triton
 import triton.language as tl
 
-
-@triton.jit
-def line_of(S, at, d, H: tl.constexpr):
-    """One position of one row, written by other programs a moment ago."""
-    return tl.load(S + at + d, mask=d < H, other=0.0, cache_modifier=".cg").to(tl.float32)
-
-
-@triton.jit
-def lines_of(S, at, stride, i, ok, d, H: tl.constexpr):
-    """Positions i of one row."""
-    inside = ok[:, None] & (d < H)[None, :]
-    return tl.load(S + at + i[:, None] * stride + d[None, :], mask=inside, other=0.0, cache_modifier=".cg").to(tl.float32)
-
-
-@triton.jit
-def reciprocal(x, FAST: tl.constexpr):
-    """1 / x, by the one instruction that a GPU has for it (its last bit may be off); x may be infinite."""
-    if FAST:
-        return tl.inline_asm_elementwise("rcp.approx.ftz.f32 $0, $1;", "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1)
-    else:
-        return 1.0 / x
-
-
-@triton.jit
-def half(left, right, FAST: tl.constexpr):
-    """r of a query and a key, both multiplied by 2 / ln 2 on the way."""
-    return reciprocal(1.0 + tl.exp2(left * 2.8853900817779268 + right * 2.8853900817779268), FAST)
+from regard.nn.kernels.tiles import half, line_of, lines_of
 
 
 @triton.jit
@@ -61,7 +35,7 @@ def row_back(
     if MEMORY:
         dca = line_of(DCA, at, d, H)
     tl.store(MIDDLE + row * T + t, middle)
-    level = tl.sum(v, axis=0) - tl.load(LEVEL + row * T + t)
+    log_sum = tl.sum(v, axis=0) - tl.load(LEVEL + row * T + t)
     by_query, by_vector = tl.zeros([BJ, KK], tl.float32), tl.zeros([BJ, KK], tl.float32)
     for start in tl.range(0, BEFORE + t, BJ, num_stages=STAGES):
         i = start + tl.arange(0, BJ)
@@ -72,7 +46,7 @@ def row_back(
         ok = there & counts(VISIBLE, row, i, BEFORE)
         r = half(keys, asked[None, :], FAST)
         below, above = tl.reduce((r * v[None, :], direct), 1, add_both)
-        weight = tl.where(ok, tl.exp(level - 2.0 * below), 0.0)
+        weight = tl.where(ok, tl.exp(log_sum - 2.0 * below), 0.0)
         score = weight * (above - middle)
         by_vector += score[:, None] * r
         by_query += score[:, None] * (r - r * r)
@@ -113,7 +87,7 @@ def column_back(
     for start in tl.range(begin, T, BJ, num_stages=STAGES):
         i = start + tl.arange(0, BJ)
         ok = i < T
-        level = tl.load(LEVEL + row * T + i, mask=ok, other=1e30, cache_modifier=".cg")
+        log_sum = tl.load(LEVEL + row * T + i, mask=ok, other=1e30, cache_modifier=".cg")
         middle = tl.load(MIDDLE + row * T + i, mask=ok, other=0.0, cache_modifier=".cg")
         queries, ds = lines_of(Q, row * (T * H), H, i, ok, d, H), lines_of(DS, row * line + H, H, i, ok, d, H)
         direct, dca = ds * hidden[None, :], ds
@@ -122,7 +96,7 @@ def column_back(
             direct += dca * memory[None, :]
         r = half(queries, key[None, :], FAST)
         below, above = tl.reduce((r * v[None, :], direct), 1, add_both)
-        weight = tl.where(ok, tl.exp(most - level - 2.0 * below), 0.0)
+        weight = tl.where(ok, tl.exp(most - log_sum - 2.0 * below), 0.0)
         by_hidden += weight[:, None] * ds
         if MEMORY:
             by_memory += weight[:, None] * dca
