@@ -13,6 +13,7 @@ from regard.models.interface import Copies, Memory, Model, Step, StepFunction, S
 from regard.models.limits import Limits, under
 from regard.models.transformer import StackConfig, stack_limit
 from regard.nn.attention import QueryPositions, StepPosition
+from regard.nn.lengths import length_mask
 from regard.nn.transformer.layers import LayerState, TransformerOutput
 
 
@@ -46,7 +47,7 @@ class AloneDecoder(WordDecoder):
 
     def read(self, source: Int[Tensor, "batch source"], lengths: Int[Tensor, "batch"]) -> Memory:
         """The source's part, and what every layer keeps of it. No source word sees the target, so it is read once."""
-        visible = torch.arange(source.shape[1], device=source.device) < lengths[:, None]
+        visible = length_mask(lengths, source.shape[1])
         result = self.stack(self.words(source), visible, prefix=self.prefix(lengths))
         pairs = zip(self.stack.layers, result.passed, strict=True)
         caches = [layer.self_attention.keep(one.read, one.prepared, lengths) for layer, one in pairs]
@@ -88,7 +89,7 @@ class AloneDecoder(WordDecoder):
         outputs = result.states.gather(1, places[..., None].expand(-1, -1, self.stack.size))
         if not look:
             return Steps(outputs, cost=result.cost)
-        visible = torch.arange(source.shape[1], device=lengths.device) < lengths[:, None]
+        visible = length_mask(lengths, source.shape[1])
         return Steps(outputs, self.looks(result, places, visible), cost=result.cost, visible=visible)
 
     def cut(

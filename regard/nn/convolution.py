@@ -99,7 +99,7 @@ class GatedBlock(nn.Module):
 
 
 class DilatedBlock(nn.Module):
-    """x + W₃ φ(conv(φ(W₁ φ(x)))) with φ = relu of the layer norm: 2d numbers outside, d inside
+    """x + W₃ φ(conv(φ(W₁ φ(x)))) with φ = relu of the layer norm: 2d elements outside, d inside
     (Kalchbrenner et al. 2016, figure 3 left)."""
 
     def __init__(self, size: int, width: int, dilation: int, dropout: float = 0.0) -> None:
@@ -135,5 +135,5 @@ def start_histories(blocks: Iterable[nn.Module], like: Float[Tensor, "rows _"]) 
 
 
 def scale_gradient(states: Float[Tensor, "*any"], factor: float) -> Float[Tensor, "*any"]:
-    """The same numbers, whose gradient is multiplied."""
+    """The same values, whose gradient is multiplied."""
     return states.detach() + factor * (states - states.detach())

@@ -17,7 +17,7 @@ IMPOSSIBLE = float("-inf")
 class Copying(NamedTuple):
     """How fit each source position is to be copied at each step."""
 
-    scores: Float[Tensor, "batch target source"]  # the lowest number there is where nothing is visible
+    scores: Float[Tensor, "batch target source"]  # the lowest that the dtype has where nothing is visible
     gate: Float[Tensor, "batch target"] | None  # log-odds of generating against copying; None: scores compete with words
     words: Int[Tensor, "batch source"]  # what would be written, in the extended vocabulary
     size: int  # of the extended vocabulary
@@ -126,7 +126,7 @@ def copying_loss(
     truth, words = target[wanted][:, None], copying.words[wanted.nonzero()[:, 0]]
     log_sum, own = linear_log_sums(inputs[wanted], layer, truth.squeeze(1))
     scores = at_least_float32(copying.scores[wanted])
-    lowest = torch.finfo(scores.dtype).min  # not -inf, whose slope is not a number
+    lowest = torch.finfo(scores.dtype).min  # not -inf, whose gradient is NaN
     copied = scores.masked_fill(words != truth, lowest).logsumexp(dim=1)
     gate = None if copying.gate is None else at_least_float32(copying.gate[wanted])
     generate, copy = log_shares(log_sum, scores.logsumexp(dim=1), gate)

@@ -73,9 +73,9 @@ def add_product(total: Float[Tensor, "a c"], left: Float[Tensor, "a b"], right: 
 def chunk_loss(
     logits: Float[Tensor, "rows vocabulary"], target: Int[Tensor, "rows"], smoothing: float
 ) -> tuple[Float[Tensor, ""], Float[Tensor, "rows vocabulary"]]:
-    """-Σ q log p, with q = (1 - ε) [the truth] + ε / V, and its slope p - q.
+    """-Σ q log p, with q = (1 - ε) [the truth] + ε / V, and its gradient p - q.
 
-    log Σ e^l comes from the likeliest word, max l - log p: its probability is at least 1 / V and so never lost. The slope
+    log Σ e^l comes from the likeliest word, max l - log p: its probability is at least 1 / V and so never lost. The gradient
     takes the place of the logits, which a cache then holds.
     """
     rows, each = torch.arange(len(target), device=target.device), smoothing / logits.shape[1]
@@ -113,7 +113,7 @@ def factors(inputs: Float[Tensor, "rows size"], layer: nn.Linear) -> tuple[Tenso
 
 
 class _LinearLogSums(torch.autograd.Function):
-    """Two numbers a row are kept of its logits; backward computes them again."""
+    """Two values per row are kept of its logits; backward computes them again."""
 
     @staticmethod
     def forward(ctx: Any, inputs: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor) -> tuple[Tensor, Tensor]:
@@ -129,7 +129,7 @@ class _LinearLogSums(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *outer: Tensor) -> tuple[Tensor | None, ...]:
-        """Of log Σ e^l the slope is p, of l itself 1 at the target."""
+        """Of log Σ e^l the gradient is p, of l itself 1 at the target."""
         inputs, weight, bias, target, log_sums = ctx.saved_tensors
         slopes = at_least_float32(torch.zeros_like(weight)), at_least_float32(weight.new_zeros(len(weight)))
         gradients = torch.zeros_like(inputs), *slopes

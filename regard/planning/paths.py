@@ -102,7 +102,7 @@ def on_gpu(stack: ExitStack) -> None:
     """As if its kernels were interpreted: those that are made for a GPU say that they apply, and what would launch them does
     not."""
     stack.enter_context(replaced(FASTEST, cpu=FASTEST["cuda"]))
-    stack.enter_context(replaced(short, looked=looked))
+    stack.enter_context(replaced(short, launch_forward=looked))
     stack.enter_context(replaced(flash, launch_forward=looked_within))
     stack.enter_context(replaced(additive, additive_attention=compared))
     stack.enter_context(replaced(norm, joined=nothing))

@@ -63,7 +63,9 @@ def attention(length, size, kind, back):
     constants = {"SIZE": size, "VALUE": size, "D": size, "E": size, "BM": plan.queries, "BN": length, "PAIRS": plan.pairs}
     constants |= {"BLOCKS": length // plan.queries, "HIDES": True, "LIMITS": True, "CAUSAL": False}
     constants |= {"KIND": getattr(tl, name), "PRECISION": "tf32x3"}
-    return compiled(short_tiles.look_back if back else short_tiles.look, constants, kind, plan.warps, plan.registers)
+    return compiled(
+        short_tiles.attend_short_backward if back else short_tiles.attend_short, constants, kind, plan.warps, plan.registers
+    )
 
 
 def norm(size, kind, back):

@@ -3,7 +3,6 @@
 import math
 from typing import Annotated, Literal
 
-import torch
 from jaxtyping import Float, Int
 from pydantic import Field, model_validator
 from torch import Tensor, nn
@@ -12,6 +11,7 @@ from regard.bounds import DEEPEST, Depth, Size, Width
 from regard.models.interface import Encoder, Memory
 from regard.nn.convolution import Convolution, DilatedBlock
 from regard.nn.dropout import Dropout
+from regard.nn.lengths import length_mask
 from regard.recipe import Rate, Section
 
 
@@ -70,11 +70,11 @@ class ByteNetEncoder(Encoder):
         return nn.functional.pad(words, (0, 0, 0, math.ceil(self.stretch * source + self.extra) - source))
 
     def forward(self, tokens: Int[Tensor, "batch source"], lengths: Int[Tensor, "batch"]) -> Memory:
-        known = torch.arange(tokens.shape[1], device=tokens.device) < lengths[:, None]
+        known = length_mask(lengths, tokens.shape[1])
         words = self.dropout(self.embed(tokens)).masked_fill(~known[..., None], 0.0)
         states = self.enter(self.unfold(words))
-        ends = (self.stretch * lengths.double() + self.extra).ceil()  # as math.ceil has it
-        visible = torch.arange(states.shape[1], device=tokens.device) < ends[:, None]
+        ends = (self.stretch * lengths.double() + self.extra).ceil().long()  # as math.ceil has it
+        visible = length_mask(ends, states.shape[1])
         for block in self.blocks:
             states = block(states, visible)
         return Memory(states.masked_fill(~visible[..., None], 0.0), visible)

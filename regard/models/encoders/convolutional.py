@@ -12,6 +12,7 @@ from regard.models.interface import Encoder, Memory
 from regard.models.limits import Limit, limit
 from regard.nn.convolution import Convolution, GatedBlock
 from regard.nn.dropout import Dropout
+from regard.nn.lengths import length_mask
 from regard.nn.pooling import mean_over
 from regard.nn.positions import POSITIONS, Positions
 from regard.recipe import Rate, Section, choose, name_of
@@ -100,7 +101,7 @@ class ConvolutionalEncoder(Encoder):
     def forward(self, tokens: Int[Tensor, "batch source"], lengths: Int[Tensor, "batch"]) -> Memory:
         self.positions.check(tokens.shape[1])
         places = torch.arange(tokens.shape[1], device=tokens.device)
-        visible = places < lengths[:, None]
+        visible = length_mask(lengths, tokens.shape[1])
         words = self.dropout(self.positions.embed(self.embed(tokens), places[None]))
         states = self.enter(words)
         for block in self.blocks:

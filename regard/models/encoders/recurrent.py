@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from regard.bounds import Depth, Size
 from regard.models.experts import ExpertsBetween
 from regard.models.interface import Encoder, Memory
+from regard.nn.lengths import length_mask
 from regard.nn.linear import Linear
 from regard.nn.recurrent.cells import CELLS, Cell
 from regard.nn.recurrent.layers import CONNECTIONS, Columns, RecurrentStack, States
@@ -97,7 +98,7 @@ class RecurrentEncoder(Encoder):
         states, last, cost = self.stack.run_layers(reverse_within(words, lengths) if self.reverse else words, lengths)
         if self.reverse:
             states = reverse_within(states, lengths)  # state j stays beside word j
-        visible = torch.arange(tokens.shape[1], device=tokens.device) < lengths[:, None]
+        visible = length_mask(lengths, tokens.shape[1])
         states = self.stack.dropout(states)
         states = (states if self.project is None else self.project(states)).masked_fill(~visible[..., None], 0.0)
         return Memory(states, visible, torch.cat(self.summary(last), dim=-1), cost=cost, last=last)

@@ -10,6 +10,7 @@ from regard.models.interface import Encoder, Memory
 from regard.models.limits import Limit
 from regard.models.transformer import StackConfig, stack_limit
 from regard.nn.embedding import Embedding
+from regard.nn.lengths import length_mask
 
 
 class TransformerEncoderConfig(StackConfig):
@@ -30,7 +31,7 @@ class TransformerEncoder(Encoder):
         return stack_limit(self.stack)
 
     def forward(self, tokens: Int[Tensor, "batch source"], lengths: Int[Tensor, "batch"]) -> Memory:
-        visible = torch.arange(tokens.shape[1], device=tokens.device) < lengths[:, None]
+        visible = length_mask(lengths, tokens.shape[1])
         result = self.stack(self.embed(tokens), visible)
         return Memory(result.states, visible, cost=result.cost)
 

@@ -142,7 +142,7 @@ class GatedCell(Cell):
 
     @property
     def vectors(self) -> Sequence[Float[Tensor, "hidden"]]:
-        """Parameters of `update`, one number a unit (peepholes)."""
+        """Parameters of `update`, one element per unit (peepholes)."""
         return ()
 
     def update(self, pre: Blocks, state: CellState, *vectors: Any) -> CellState:

@@ -1,7 +1,7 @@
 """The eager engine of a gated scan, on any device.
 
 `update` is elementwise, so its Jacobian is diagonal: the partial derivatives of many steps are computed at once, from the
-traced equation, and the way back through time is left with a handful of multiplications and the products of each step.
+traced equation, and backward through time is left with a handful of multiplications and the products of each step.
 """
 
 from collections.abc import Sequence
@@ -16,16 +16,16 @@ from regard.nn.recurrent.cell import SQUASH, GatedCell
 from regard.nn.recurrent.formula import Formula, Value, formula
 from regard.nn.recurrent.gated_scan import Engine, Pre, ScanGradients, ScanPass, Track
 
-STRETCH = 1 << 16  # numbers of one pre-activation whose partial derivatives are computed at once: they stay in the cache
+STRETCH = 1 << 16  # elements of one pre-activation whose partial derivatives are computed at once: they stay in the cache
 
 
 class EquationFormulas(NamedTuple):
-    """A cell's traced equation, ready to be computed. Slopes are ∂ result / ∂ argument, where that is not 0."""
+    """A cell's traced equation, ready to be computed. Derivatives are ∂ result / ∂ argument, where that is not 0."""
 
     update: Formula
     reset: Formula | None
     slopes: Formula
-    places: list[tuple[str, str]]  # of the slopes, by name: h, c or m; p0 .., s0 .., v0 ..
+    places: list[tuple[str, str]]  # of the derivatives, by name: h, c or m; p0 .., s0 .., v0 ..
 
 
 _KNOWN: dict[tuple[Any, ...], EquationFormulas] = {}
@@ -89,7 +89,7 @@ def forward(fixed: ScanPass, pre: Pre, tracks: Sequence[Track]) -> None:
 
 
 class Backward:
-    """The way back through one scan."""
+    """Backward through one scan."""
 
     def __init__(self, fixed: ScanPass, pre: Pre, tracks: Sequence[Track], outputs: Tensor) -> None:
         self.fixed, self.saved, self.tracks, self.outputs = fixed, pre, tracks, outputs.unbind(1)

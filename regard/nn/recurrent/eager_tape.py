@@ -116,7 +116,7 @@ class TapeBackward:
         self.contexts[:, step + 1] += gates(self.pre[:, step])
 
     def row(self, step: int) -> None:
-        """Step `step` looked at all earlier positions: the gradient of its query, and of the context before it."""
+        """Step `step` attended to all earlier positions: the gradient of its query, and of the context before it."""
         fixed, tapes = self.fixed, self.tapes
         context, adapted = self.contexts[:, step + 1], self.adapted[:, step]
         if fixed.given and step == 0:
@@ -135,7 +135,7 @@ class TapeBackward:
         self.contexts[:, step] += self.maps[1](self.queries[:, step])
 
     def column(self, position: int, first: int) -> None:
-        """The steps from `first` on looked at this position: the gradients of its key and its values."""
+        """The steps from `first` on attended to this position: the gradients of its key and its values."""
         if self.fixed.given:
             first = max(first, 1)
         if first >= self.pre.shape[1]:

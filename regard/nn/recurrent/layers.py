@@ -25,7 +25,7 @@ Connect = Callable[[Tensor, Tensor, Tensor | None], Tensor]
 class Connection(nn.Module):
     """What goes from one layer to the next: h_k  (Schmidhuber 1992, El Hihi & Bengio 1996)."""
 
-    carried = 0  # numbers of each cell's W x that it takes along
+    carried = 0  # elements of each cell's W x that it takes along
 
     def __init__(self, input_size: int, output_size: int, width: int = 0, cells: int = 1, top: bool = False) -> None:
         super().__init__()
@@ -99,7 +99,7 @@ def connection_over(layer: int, layers: int, kind: type[Connection], first: int 
 
 
 def feed_forward(cell: Cell, inputs: Float[Tensor, "*rows input"], count: int) -> Float[Tensor, "*rows count"]:
-    """The first `count` numbers of what a cell's sums get from its input: W x + b, where it is no more than that."""
+    """The first `count` elements of what a cell's sums get from its input: W x + b, where it is no more than that."""
     linear: nn.Linear = cell.from_input  # type: ignore[assignment]
     if getattr(cell, "normed", False) or linear.out_features != cell.width:
         return cell.project(inputs)[..., :count]

@@ -1,8 +1,8 @@
-"""Additive attention in Triton, forward and back: no [target, source, size] tensor, and scores of so many rows at a time.
+"""Additive attention in Triton, forward and backward: no [target, source, size] tensor, and scores of so many rows at a time.
 
-Forward computes a chunk of scores (score_tiles) and mixes values by them (mix_tiles). Back computes the chunk again, then its
-gradient (slope_tiles), from which the gradients of queries and keys (side_tiles) and of values (value_tiles) are summed up,
-each number by one program: no atomics, so two runs are the same to the last bit.
+Forward computes a chunk of scores (score_tiles) and mixes values by them (mix_tiles). Backward computes the chunk again, then
+its gradient (slope_tiles), from which the gradients of queries and keys (side_tiles) and of values (value_tiles) are summed up,
+each element by one program: no atomics, so two runs are the same to the last bit.
 """
 
 from typing import Any, NamedTuple
@@ -51,7 +51,7 @@ class _Additive(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         sizes, visible = sizes_of(query, values), limits[0]
         sides = sides_of(sizes, query, hide(keys, visible), score_vector)
-        context, log_sum = look(sizes, bounds_of(sizes, query, *limits), sides, hide(values, visible))
+        context, log_sum = attend_chunks(sizes, bounds_of(sizes, query, *limits), sides, hide(values, visible))
         ctx.save_for_backward(query, keys, score_vector, values, context, log_sum, *limits)
         ctx.mark_non_differentiable(log_sum)
         return context.to(values.dtype), log_sum
@@ -100,7 +100,7 @@ def bound(sizes: Sizes, query: Queries, given: Range | None, otherwise: int) -> 
 
 
 class Sides(NamedTuple):
-    """What scores are computed from: e^(2q) and e^(2k), the numbers of a unit or (for the way back) of a row side by side."""
+    """What scores are computed from: e^(2q) and e^(2k), the elements of a unit or (for backward) of a row side by side."""
 
     queries: Float[Tensor, "sequences width queries"]
     keys: Float[Tensor, "sequences width keys"]
@@ -140,7 +140,7 @@ def raised(
     return by_unit, by_row
 
 
-def look(sizes: Sizes, bounds: Bounds, sides: Sides, values: Values) -> tuple[Context, LogSum]:
+def attend_chunks(sizes: Sizes, bounds: Bounds, sides: Sides, values: Values) -> tuple[Context, LogSum]:
     from regard.nn.kernels.attention.additive_tiles import mix_tiles, score_tiles
 
     context = values.new_empty(sizes.batch, sizes.heads, sizes.target, sizes.value, dtype=torch.float32)
@@ -171,7 +171,7 @@ def tile_of_products(sizes: Sizes, values: Values, room: int) -> dict[str, Any]:
 
 
 class Given(NamedTuple):
-    """What the way back is told."""
+    """What backward is given."""
 
     values: Values
     gradient: Context
@@ -221,7 +221,7 @@ def look_back(sizes: Sizes, bounds: Bounds, sides: Sides, given: Given, found: A
 def sum_up(
     sizes: Sizes, bounds: Bounds, sides: Sides, chunk: Chunk, slopes: Tensor, across: Tensor, found: AdditiveGradients
 ) -> None:  # fmt: skip
-    """The slopes of a chunk, into the gradients of queries, energy and keys."""
+    """The score gradients of a chunk, into the gradients of queries, v and keys."""
     from regard.nn.kernels.attention.additive_backward import side_tiles
 
     told, place = (sides.score_vector, sides.reach, *bounds.pointers), (*chunk.place, *sizes.shape)

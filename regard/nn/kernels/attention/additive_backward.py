@@ -1,14 +1,14 @@
-"""Triton: additive attention back, tile by tile; additive.py launches these kernels. Letters are those of additive_tiles.py.
+"""Triton: additive attention backward, tile by tile; additive.py launches it. Letters are those of additive_tiles.py.
 
-With de_ij the slope of a score, dq_id = 4 v_d Σ_j de_ij (r - r²), dk_jd is the same sum over i, and dv_d = -2 Σ_ij de_ij r, for
-the 1 of 1 - 2r adds Σ_j de_ij = 0.
+With de_ij the gradient of a score, dq_id = 4 v_d Σ_j de_ij (r - r²), dk_jd is the same sum over i, and dv_d = -2 Σ_ij de_ij r,
+for the 1 of 1 - 2r adds Σ_j de_ij = 0.
 """
 
 import triton
 import triton.language as tl
 
-from regard.nn.kernels.attention.additive_tiles import FOUR, TWO, looked_at, meet, ratio
-from regard.nn.kernels.tiles import reciprocal
+from regard.nn.kernels.attention.additive_tiles import FOUR, TWO, meet, ratio, visible_tile
+from regard.nn.kernels.common_tiles import reciprocal
 
 
 @triton.jit
@@ -25,7 +25,7 @@ def product_of(G, VALUES, n, i, j, T, S, E: tl.constexpr, TQ: tl.constexpr, TK: 
 
 
 @triton.jit(do_not_specialize=["origin"])
-def slope_tiles(SCORES, VALUES, G, LEVEL, MIDDLE, VISIBLE, FIRST, LAST, ACROSS, WEIGHTS, origin, begin, rows, heads, T, S,
+def slope_tiles(SCORES, VALUES, G, LOG_SUM, MIDDLE, VISIBLE, FIRST, LAST, ACROSS, WEIGHTS, origin, begin, rows, heads, T, S,
                 TARGET, SOURCE, E: tl.constexpr, TQ: tl.constexpr, TK: tl.constexpr, BE: tl.constexpr, KIND: tl.constexpr,
                 PRECISION: tl.constexpr, MASKED: tl.constexpr, RANGED: tl.constexpr):  # fmt: skip
     """α_ij = e^(e_ij - level_i), and de_ij = α_ij (dα_ij - Σ_j α_ij dα_ij) in place of e_ij and, key by key, ACROSS."""
@@ -34,9 +34,9 @@ def slope_tiles(SCORES, VALUES, G, LEVEL, MIDDLE, VISIBLE, FIRST, LAST, ACROSS, 
     if meet(VISIBLE, FIRST, LAST, n, begin + first, start, heads, T, S, TQ, TK, MASKED, RANGED):
         i, chunk, at = begin + row, place * rows * SOURCE, row[:, None] * SOURCE + j[None, :]
         product = product_of(G, VALUES, n, i, j, T, S, E, TQ, TK, BE, KIND, PRECISION)
-        log_sum = tl.load(LEVEL + n * T + i, mask=i < T, other=float("inf"))
+        log_sum = tl.load(LOG_SUM + n * T + i, mask=i < T, other=float("inf"))
         middle = tl.load(MIDDLE + n * T + i, mask=i < T, other=0.0)
-        ok = looked_at(VISIBLE, FIRST, LAST, n, i, j, heads, T, S, MASKED, RANGED)
+        ok = visible_tile(VISIBLE, FIRST, LAST, n, i, j, heads, T, S, MASKED, RANGED)
         weight = tl.where(ok, tl.exp(tl.load(SCORES + chunk + at) - log_sum[:, None]), 0.0)
         slope = weight * (product - middle[:, None])
         tl.store(WEIGHTS + chunk + at, weight.to(WEIGHTS.dtype.element_ty))

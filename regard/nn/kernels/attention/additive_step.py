@@ -1,7 +1,7 @@
-"""Additive attention inside a decoder's loop: one launch a look, one launch back, and one for the keys of all looks.
+"""Additive attention inside a decoder's loop: one launch per step forward, one backward, and one for the keys of all steps.
 
-α_ij = softmax_j(w · tanh(q_i + k_j)) and c_i = Σ_j α_ij v_j. A look leaves (q_i, ds_i) and (α_i, g_i) behind on its way back;
-the gradients of keys, values and w are taken once for all looks, and no [steps, source, size] tensor exists.
+α_ij = softmax_j(w · tanh(q_i + k_j)) and c_i = Σ_j α_ij v_j. Backward, a step leaves (q_i, ds_i) and (α_i, g_i) behind;
+the gradients of keys, values and w are taken once for all steps, and no [steps, source, size] tensor exists.
 """
 
 from collections.abc import Callable
@@ -23,12 +23,12 @@ ScoreVector = Float[Tensor, "heads size"]
 Queries = Float[Tensor, "batch queries heads size"]
 Context = Float[Tensor, "batch queries heads value"]
 Weights = Float[Tensor, "batch queries heads source"]
-TILE = 1 << 14  # numbers of keys or values that a program holds at a time
+TILE = 1 << 14  # elements of keys or values that a program holds at a time
 WIDEST = 4096  # of a key and of a value
 
 
 class Sentence(NamedTuple):
-    """What all looks of one pass read."""
+    """What all steps of one pass read."""
 
     keys: Keys
     values: Values
@@ -45,7 +45,7 @@ class Sentence(NamedTuple):
 
 
 class StepRecords(NamedTuple):
-    """What looks leave behind while going backward."""
+    """What steps record while going backward."""
 
     asked: Record  # (q, ds)
     read: Record  # (α, g)
@@ -73,7 +73,7 @@ def bind_step(
 
 
 class _TieSentence(torch.autograd.Function):
-    """The identity on keys, values and w. Backward runs after every look has left its record."""
+    """The identity on keys, values and w. Backward runs after every step has left its record."""
 
     @staticmethod
     def forward(
@@ -98,7 +98,7 @@ class _TieSentence(torch.autograd.Function):
 
 
 class _AdditiveStep(torch.autograd.Function):
-    """One look, which may be of several queries."""
+    """One step, which may be of several queries."""
 
     @staticmethod
     def forward(
@@ -110,7 +110,7 @@ class _AdditiveStep(torch.autograd.Function):
         score_vector: Tensor,
         records: StepRecords,
     ) -> tuple[Tensor, Tensor]:
-        context, weights = looked(query, Sentence(keys, values, visible, score_vector))
+        context, weights = attended(query, Sentence(keys, values, visible, score_vector))
         ctx.save_for_backward(query, keys, values, visible, score_vector, weights)
         ctx.records = records
         ctx.set_materialize_grads(False)
@@ -123,37 +123,37 @@ class _AdditiveStep(torch.autograd.Function):
         sentence, (gradient, watched) = Sentence(*parts), gradients
         if gradient is None:
             gradient = sentence.values.new_zeros(*query.shape[:3], sentence.values.shape[-1])
-        into, slopes = looked_back(query, sentence, weights, with_whole_rows(gradient), watched)
+        into, slopes = attended_backward(query, sentence, weights, with_whole_rows(gradient), watched)
         if any(ctx.needs_input_grad[1:5]):  # otherwise nobody empties the record
             ctx.records.asked.add(query, slopes)
             ctx.records.read.add(weights, gradient)
         return into, None, None, None, None, None
 
 
-def looked(query: Queries, sentence: Sentence) -> tuple[Context, Weights]:
-    from regard.nn.kernels.attention.additive_step_tiles import look
+def attended(query: Queries, sentence: Sentence) -> tuple[Context, Weights]:
+    from regard.nn.kernels.attention.additive_step_tiles import attend_step
 
     batch, queries, heads, _ = query.shape
     source, value = sentence.values.shape[2:]
     context = query.new_empty(batch, queries, heads, value, dtype=sentence.values.dtype)
     weights = query.new_empty(batch, queries, heads, source, dtype=torch.float32)
-    look[(batch * queries * heads,)](
+    attend_step[(batch * queries * heads,)](
         query, sentence.keys, sentence.values, sentence.mask, sentence.score_vector, context, weights, source, queries, heads,
         *sentence.strides, MASKED=sentence.visible is not None, **cut(sentence),
     )  # fmt: skip
     return context, weights
 
 
-def looked_back(
+def attended_backward(
     query: Queries, sentence: Sentence, weights: Weights, gradient: Context, watched: Weights | None
 ) -> tuple[Queries, Weights]:
     """dq and ds = α ∗ (dα - Σ α dα), where dα = g · v + the gradient of the weights."""
-    from regard.nn.kernels.attention.additive_step_tiles import look_back
+    from regard.nn.kernels.attention.additive_step_tiles import attend_step_backward
 
     batch, queries, heads, source = weights.shape
     into, slopes = torch.empty_like(query), torch.empty_like(weights)
     direct = weights if watched is None else watched.contiguous()
-    look_back[(batch * queries * heads,)](
+    attend_step_backward[(batch * queries * heads,)](
         query, sentence.keys, sentence.values, sentence.score_vector, weights, gradient, direct, into, slopes, source, queries,
         heads, *sentence.strides, *gradient.stride()[:3], WATCHED=watched is not None, **cut(sentence),
     )  # fmt: skip
@@ -161,8 +161,8 @@ def looked_back(
 
 
 def gradient_of_keys(sentence: Sentence, queries: Queries, slopes: Weights) -> tuple[Keys, ScoreVector]:
-    """dk_j = Σ_i ds_ij w ∗ (1 - tanh²(q_i + k_j)) and dw = Σ_ij ds_ij tanh(q_i + k_j), over all looks at once."""
-    from regard.nn.kernels.attention.additive_step_tiles import keys_back
+    """dk_j = Σ_i ds_ij w ∗ (1 - tanh²(q_i + k_j)) and dw = Σ_ij ds_ij tanh(q_i + k_j), over all steps at once."""
+    from regard.nn.kernels.attention.additive_step_tiles import keys_backward
 
     keys, score_vector = sentence.keys, sentence.score_vector
     batch, heads, source, size = keys.shape
@@ -170,7 +170,7 @@ def gradient_of_keys(sentence: Sentence, queries: Queries, slopes: Weights) -> t
     rows = min(max(TILE // 2 // depth, 1), power_of_two(source))
     tiles = -(-source // rows)
     by_key, shares = torch.empty_like(keys), keys.new_empty(batch, heads, tiles, size, dtype=torch.float32)
-    keys_back[(batch * heads, tiles)](
+    keys_backward[(batch * heads, tiles)](
         queries, keys, sentence.mask, score_vector, slopes, by_key, shares, source, queries.shape[1], heads, *keys.stride()[:3],
         *by_key.stride()[:3], SIZE=size, D=depth, BJ=rows, MASKED=sentence.visible is not None, FAST=not interpreted(),
         STAGES=3, num_warps=warps_for(rows * depth),
@@ -179,12 +179,12 @@ def gradient_of_keys(sentence: Sentence, queries: Queries, slopes: Weights) -> t
 
 
 def gradient_of_values(weights: Weights, gradients: Context) -> Values:
-    """dV = Σ_i α_i ⊗ g_i, over all looks at once."""
+    """dV = Σ_i α_i ⊗ g_i, over all steps at once."""
     return weights.to(gradients.dtype).permute(0, 2, 3, 1) @ gradients.transpose(1, 2)
 
 
 def cut(sentence: Sentence) -> dict[str, Any]:
-    """How a look is cut into tiles of source positions: into one, if it fits."""
+    """How a step is cut into tiles of source positions: into one, if it fits."""
     source, value = sentence.values.shape[2:]
     size = sentence.keys.shape[-1]
     depth, width = power_of_two(size), power_of_two(value)
@@ -195,5 +195,5 @@ def cut(sentence: Sentence) -> dict[str, Any]:
 
 
 def warps_for(numbers: int) -> int:
-    """About 64 numbers a thread."""
+    """About 64 elements per thread."""
     return min(max(numbers // 2048, 1), 16)

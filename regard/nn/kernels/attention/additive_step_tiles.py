@@ -1,14 +1,14 @@
-"""Triton: one query looks at its sentence's keys, the way back of such a look, and the way back of all looks to the keys.
+"""Triton: one query attends to its sentence's keys, that step's backward, and the gradients of the keys of all steps.
 
 With r = 1 / (1 + e^(2(q + k))):  w · tanh(q + k) = Σ w - 2 w · r, where softmax forgets Σ w, and tanh' = 4 (r - r²).
-A row is one query of one head of one sentence; j are positions of the source, d numbers of a key, e numbers of a value.
-Lines that may not be looked at are read and then left out, so that no load waits for another's result.
+A row is one query of one head of one sentence; j are positions of the source, d elements of a key, e elements of a value.
+Lines that are not visible are read and then left out, so that no load waits for another's result.
 """
 
 import triton
 import triton.language as tl
 
-from regard.nn.kernels.tiles import half, line_of, lines_of
+from regard.nn.kernels.common_tiles import half, line_of, lines_of
 
 
 @triton.jit
@@ -39,7 +39,7 @@ def sum_of(weight, lines):
 
 
 @triton.jit
-def look(
+def attend_step(
     Q, K, V, VISIBLE, ENERGY, CONTEXT, WEIGHTS, SOURCE, QUERIES, HEADS, kb, kh, ks, vb, vh, vs, SIZE: tl.constexpr,
     VALUE: tl.constexpr, D: tl.constexpr, E: tl.constexpr, BJ: tl.constexpr, MASKED: tl.constexpr, ONE: tl.constexpr,
     FAST: tl.constexpr,
@@ -99,7 +99,7 @@ def by_query(keys, slope, asked, FAST: tl.constexpr):
 
 
 @triton.jit
-def look_back(
+def attend_step_backward(
     Q, K, V, ENERGY, WEIGHTS, G, GW, DQ, DS, SOURCE, QUERIES, HEADS, kb, kh, ks, vb, vh, vs, gb, gq, gh,
     SIZE: tl.constexpr, VALUE: tl.constexpr, D: tl.constexpr, E: tl.constexpr, BJ: tl.constexpr, WATCHED: tl.constexpr,
     ONE: tl.constexpr, FAST: tl.constexpr,
@@ -143,7 +143,7 @@ def look_back(
 
 
 @triton.jit
-def keys_back(
+def keys_backward(
     Q, K, VISIBLE, ENERGY, DS, DK, DENERGY, SOURCE, STEPS, HEADS, kb, kh, ks, gb, gh, gs, SIZE: tl.constexpr,
     D: tl.constexpr, BJ: tl.constexpr, MASKED: tl.constexpr, FAST: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip

@@ -215,7 +215,7 @@ Products = tuple[Tensor, Tensor, Tensor | None]
 def products(saved: Saved, outer: Outer, rule: FlashRule, plan: FlashPlan, work: tuple[Tensor, ...], begin: int) -> Products:
     """dQ = dS K of these rows, and what they add to dK = dSᵀ Q and dV = Wᵀ dc."""
     keys = saved.keys
-    if rule.visible is not None:  # 0 times a hidden key that is no number would be none either
+    if rule.visible is not None:  # 0 times a hidden key that is NaN would be NaN
         keys = keys.masked_fill(~rule.visible[:, None, :, None], 0.0)
     rows, scores = slice(begin, begin + work[0].shape[1]), work[0]
     by_keys = torch.bmm(scores.mT, saved.query.flatten(0, 1)[:, rows])

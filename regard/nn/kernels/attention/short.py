@@ -25,7 +25,7 @@ Joint = Float[Tensor, "batch time parts heads size"]  # keys and values, after q
 Visible = Bool[Tensor, "batch source"]
 Last = Int[Tensor, "#batch #heads target"]
 LONGEST, WIDEST = 128, 128
-ROOM = {2: 128 * 128, 4: 64 * 128}  # numbers of keys or values, by the bytes of one: what fits with all else that a tile needs
+ROOM = {2: 128 * 128, 4: 64 * 128}  # elements of keys or values, by the bytes of one: what fits with all else that a tile needs
 WARPS = {16: (1, 2), 32: (2, 4), 64: (4, 4), 128: (8, 8)}  # by the longer side of a tile of scores: there, and back
 
 
@@ -115,7 +115,7 @@ class _ShortAttention(torch.autograd.Function):
         ctx.save_for_backward(query, keys, values)
         ctx.rule = rule
         context = time_first(values, (*query.shape[:3], values.shape[3]))
-        looked(query, keys, values, context, rule)
+        launch_forward(query, keys, values, context, rule)
         return context
 
     @staticmethod
@@ -123,7 +123,7 @@ class _ShortAttention(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         query, keys, values = ctx.saved_tensors
         into = [time_first(one, one.shape) for one in ctx.saved_tensors]
-        looked_back(query, keys, values, with_whole_rows(gradients[0]), into, ctx.rule)
+        launch_backward(query, keys, values, with_whole_rows(gradients[0]), into, ctx.rule)
         return *into, None
 
 
@@ -134,7 +134,7 @@ class _ShortJointAttention(torch.autograd.Function):
         ctx.rule = rule
         asked, keys, values = sides(fused, query)
         context = time_first(values, (*asked.shape[:3], values.shape[3]))
-        looked(asked, keys, values, context, rule)
+        launch_forward(asked, keys, values, context, rule)
         return context.transpose(1, 2)
 
     @staticmethod
@@ -144,30 +144,32 @@ class _ShortJointAttention(torch.autograd.Function):
         into = torch.empty(fused.shape, dtype=fused.dtype, device=fused.device)
         by_query = None if query is None else time_first(query, query.shape)
         gradient = with_whole_rows(gradients[0]).transpose(1, 2)
-        looked_back(*sides(fused, query), gradient, sides(into, by_query), ctx.rule)
+        launch_backward(*sides(fused, query), gradient, sides(into, by_query), ctx.rule)
         return into, by_query, None
 
 
-def looked(query: Tensor, keys: Tensor, values: Tensor, context: Tensor, rule: ShortRule) -> None:
-    from regard.nn.kernels.attention.short_tiles import look
+def launch_forward(query: Tensor, keys: Tensor, values: Tensor, context: Tensor, rule: ShortRule) -> None:
+    from regard.nn.kernels.attention.short_tiles import attend_short
 
     plan, tensors = plan_for(query, keys, values), (query, keys, values, context)
     if programs := query.shape[0] * query.shape[1] // plan.pairs:
         scope, strides = scope_of(query, rule)
-        look[(programs,)](
+        attend_short[(programs,)](
             *tensors, *scope, *strides_of(*tensors), *strides, rule.scale * math.log2(math.e), *lengths(query, keys),
             **facts(plan, query, keys, values, rule),
         )  # fmt: skip
 
 
-def looked_back(query: Tensor, keys: Tensor, values: Tensor, gradient: Tensor, into: Sequence[Tensor], rule: ShortRule) -> None:
-    """`into` are the gradients of queries, keys and values, every number of which is written."""
-    from regard.nn.kernels.attention.short_tiles import look_back
+def launch_backward(
+    query: Tensor, keys: Tensor, values: Tensor, gradient: Tensor, into: Sequence[Tensor], rule: ShortRule
+) -> None:
+    """`into` are the gradients of queries, keys and values, every element of which is written."""
+    from regard.nn.kernels.attention.short_tiles import attend_short_backward
 
     plan, tensors = plan_for(query, keys, values, back=True), (query, keys, values, gradient, *into)
     if programs := query.shape[0] * query.shape[1] // plan.pairs:
         scope, strides = scope_of(query, rule)
-        look_back[(programs,)](
+        attend_short_backward[(programs,)](
             *tensors, *scope, *strides_of(*tensors), *strides, rule.scale * math.log2(math.e), rule.scale,
             *lengths(query, keys), **facts(plan, query, keys, values, rule),
         )  # fmt: skip

@@ -1,7 +1,7 @@
-"""What stands between the two products of a position-wise network: dropout(φ(states + bias)), one launch there and one back.
+"""Between the two products of a position-wise network: dropout(φ(states + bias)), one launch forward and one backward.
 
-Dropped numbers are drawn again on the way back (norm.py). ReLU keeps what it wrote, which the next product keeps anyway, and
-nothing else: that number is 0 wherever it was dropped or negative.
+Dropped elements are drawn again backward (norm.py). ReLU keeps what it wrote, which the next product keeps anyway, and
+nothing else: it is 0 wherever it was dropped or negative.
 """
 
 from typing import Any, NamedTuple
@@ -65,7 +65,7 @@ def plain_activate(
 def relu_product(
     states: Float[Tensor, "*rows size"], weight: Float[Tensor, "inner size"], bias: Float[Tensor, "inner"]
 ) -> Float[Tensor, "*rows inner"]:
-    """max(0, W x + b): the library's product writes it so, and our kernel takes the way back."""
+    """max(0, W x + b): the library's product writes it so, and our kernel takes the backward pass."""
     kind = lowered(states)
     rows = states.flatten(0, -2).to(kind)
     found: Tensor = apply(_ReluProduct, rows, weight.to(kind), bias.to(kind))

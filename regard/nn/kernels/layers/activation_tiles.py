@@ -1,4 +1,4 @@
-"""Triton: what stands between the two products of a position-wise network, and its way back. activation.py says what it is.
+"""Triton: what stands between the two products of a position-wise network, forward and backward. activation.py says what it is.
 
 A program keeps C columns of some rows at a time, and goes on to rows further down until there are no more. SwiGLU reads two
 halves of a row: what is opened, and WIDTH columns further on, its gate.
@@ -22,7 +22,7 @@ def gauss(x):
 @triton.jit
 def activated(x, gate, KIND: tl.constexpr):
     if KIND == RELU:
-        return tl.where(x < 0.0, 0.0, x)  # what is no number stays so, and is seen
+        return tl.where(x < 0.0, 0.0, x)  # NaN stays NaN, and is seen
     elif KIND == GELU:
         below, _ = gauss(x)
         return x * below

@@ -20,7 +20,7 @@ Rows = Float[Tensor, "slots input"]
 Weight = Float[Tensor, "groups output input"]
 Bias = Float[Tensor, "groups output"]
 Result = Float[Tensor, "slots output"]
-ALIGNED = 8  # numbers of bfloat16 that torch._grouped_mm loads at once: both sizes are multiples of it
+ALIGNED = 8  # elements of bfloat16 that torch._grouped_mm loads at once: both sizes are multiples of it
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Groups:
 
 
 class _Move(torch.autograd.Function):
-    """y_s = x_{order(s) / copies}. Its way back is a gather too: adding rows up where they came from would take atomics."""
+    """y_s = x_{order(s) / copies}. Its backward is a gather too: adding rows up where they came from would take atomics."""
 
     @staticmethod
     def forward(ctx: Any, rows: Tensor, order: Tensor, inverse: Tensor, copies: int) -> Tensor:
@@ -118,7 +118,7 @@ class _Grouped(torch.autograd.Function):
         slope = gradients[0].contiguous()
         matrices = torch._grouped_mm(slope.T, rows, offs=ends)
         ones = rows.new_ones(len(rows), ALIGNED)
-        offsets = torch._grouped_mm(slope.T, ones, offs=ends)[..., 0]  # Σ of each group's slopes, without atomics
+        offsets = torch._grouped_mm(slope.T, ones, offs=ends)[..., 0]  # Σ of each group's gradients, without atomics
         return torch._grouped_mm(slope, weight, offs=ends), matrices, offsets, None
 
 

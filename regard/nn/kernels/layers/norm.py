@@ -1,7 +1,7 @@
-"""A sublayer's result joins what it read and is normalised: one launch there and one back instead of a dozen.
+"""A sublayer's output is added to its input and normalised: one launch forward and one backward instead of a dozen.
 
-total = residual + dropout(states + bias), normed = norm(total) · weight + offset. A dropped number is dropped again on the way
-back by the same draw, which is a function of its place and of a seed: no mask is kept.
+total = residual + dropout(states + bias), normed = norm(total) · weight + offset. A dropped element is dropped again
+backward by the same draw, which is a function of its place and of a seed: no mask is kept.
 """
 
 from typing import Any, NamedTuple
@@ -21,9 +21,9 @@ States = Float[Tensor, "*rows size"]
 Vector = Float[Tensor, "size"]
 CENTRED = {"layer": True, "rms": False}  # the norms, and whether they take the mean away
 WIDEST = 4096
-THERE, BACK = (16, 4), (32, 1)  # numbers of a tile that a thread holds, and how many warps hold it at the least
+THERE, BACK = (16, 4), (32, 1)  # elements of a tile that a thread holds, and how many warps hold it at the least
 LINES, LINE = 64, 16  # rows and columns of partial sums that a program adds up at a time
-WARPS = 24, 8  # a processor, there and back: as many as its registers let run at once
+WARPS = 24, 8  # a processor, forward and backward: as many as its registers let run at once
 
 
 class NormRule(NamedTuple):
@@ -45,7 +45,7 @@ def add_norm(
     states: States, residual: States | None, bias: Vector | None, weight: Vector, offset: Vector | None, *, rate: float = 0.0,
     kind: str = "layer", eps: float = 1e-5, seed: Seed | None = None,
 ) -> tuple[States, States]:  # fmt: skip
-    """(total, normed), both of the states' kind of number. At rate 0 nothing is drawn; without a seed, one is drawn."""
+    """(total, normed), both of the states' dtype. At rate 0 nothing is drawn; without a seed, one is drawn."""
     if not applies(states):
         return plain_add_norm(states, residual, bias, weight, offset, rate=rate, kind=kind, eps=eps)
     rule = NormRule(rounded(rate), CENTRED[kind], eps, seed_of(rate, seed, states))
@@ -56,7 +56,7 @@ def add_norm_for_two(
     states: States, residual: States | None, bias: Vector | None, weight: Vector, offset: Vector | None, *, rate: float = 0.0,
     kind: str = "layer", eps: float = 1e-5, seed: Seed | None = None,
 ) -> tuple[States, States]:  # fmt: skip
-    """`normed` of add_norm twice, for two readers: their gradients are added on the way back, not by a pass of its own."""
+    """`normed` of add_norm twice, for two readers: the backward kernel adds their gradients, which takes no pass of its own."""
     if not applies(states):
         return (plain_add_norm(states, residual, bias, weight, offset, rate=rate, kind=kind, eps=eps)[1],) * 2
     rule = NormRule(rounded(rate), CENTRED[kind], eps, seed_of(rate, seed, states))

@@ -1,4 +1,4 @@
-"""Triton: rows of states join what they are added to and are normalised, and the way back. norm.py says what is computed.
+"""Triton: rows of states are added to their residual and normalised, forward and backward. norm.py says what is computed.
 
 A program keeps some rows at a time in registers, and goes on to rows further down until there are no more; what it adds up for
 the gradients of weights is its own line of SUMS.
@@ -58,7 +58,7 @@ def add_norm(
         if ADDS:
             total += tile_of(RESIDUAL, r, rs, ok, c, SIZE)
         put_tile(TOTAL, r, SIZE, ok, c, total, SIZE)
-        total = total.to(TOTAL.dtype.element_ty).to(tl.float32)  # as the way back will read it
+        total = total.to(TOTAL.dtype.element_ty).to(tl.float32)  # as backward will read it
         x, _ = normalised(total, c, eps, SIZE, CENTRED)
         put_tile(NORMED, r, SIZE, ok, c, x * weight + offset, SIZE)
 

@@ -1,4 +1,4 @@
-"""The elementwise half of a step in one launch, and one back: any gated cell inside a decoder's loop on a GPU.
+"""The elementwise half of a step in one launch, and one backward: any gated cell inside a decoder's loop on a GPU.
 
 Between its products a step adds up shares and applies the cell's update: a dozen launches, each of which takes longer to
 start than to run. The equation and its derivative are the ones that equation.py writes for the persistent scan.

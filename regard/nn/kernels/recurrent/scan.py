@@ -1,4 +1,4 @@
-"""The persistent engine of a gated scan: one launch forward, one launch back (persistent.py), for any gated cell."""
+"""The persistent engine of a gated scan: one launch forward, one backward (persistent.py), for any gated cell."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple

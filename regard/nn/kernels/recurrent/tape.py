@@ -1,4 +1,4 @@
-"""The persistent engine of a tape scan: one launch forward, one launch back (persistent_tape.py)."""
+"""The persistent engine of a tape scan: one launch forward, one backward (persistent_tape.py)."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from regard.nn.kernels.recurrent.equation import equation_of
 from regard.nn.kernels.recurrent.scan import ScanPlan, pieces, plan_of, programs
 from regard.nn.recurrent.tape_scan import Fixed, TapeEngine, TapeGradients, Tapes
 
-TILES = {"forward": 1 << 14, "backward": 1 << 13}  # numbers of a stretch of the tape that a program reads at once
+TILES = {"forward": 1 << 14, "backward": 1 << 13}  # elements of a stretch of the tape that a program reads at once
 STAGES = 3  # of a stretch: the next ones are on their way while this one is computed
 SHARED = 200 * 1024  # bytes of shared memory that weights and stretches may take
 WARPS = 8  # more than a gated scan's: attention has much to do between two meetings

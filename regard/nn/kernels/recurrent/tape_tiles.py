@@ -1,12 +1,12 @@
-"""Triton: one row looks at its tape, and the way back of such looks. Programs of persistent_tape.py call these.
+"""Triton: one row attends to its tape, and backward. Programs of persistent_tape.py call these.
 
-r = 1 / (1 + e^(2(q + k))) is all that a pair of query and key needs: tanh(q + k) = 1 - 2r, and its slope is 4 (r - r²).
+r = 1 / (1 + e^(2(q + k))) is all that a pair of query and key needs: tanh(q + k) = 1 - 2r, and its derivative is 4 (r - r²).
 """
 
 import triton
 import triton.language as tl
 
-from regard.nn.kernels.tiles import half, line_of, lines_of
+from regard.nn.kernels.common_tiles import half, line_of, lines_of
 
 
 @triton.jit
@@ -17,16 +17,16 @@ def add_both(left, first, right, second):
 
 @triton.jit
 def counts(VISIBLE, row, i, BEFORE):
-    """Whether a position is one to look at: those from before the scan may not be."""
+    """Whether a position is visible: those from before the scan may not be."""
     return tl.load(VISIBLE + row * BEFORE + i, mask=i < BEFORE, other=1) != 0
 
 
 @triton.jit
 def row_back(
-    Q, TH, TC, TK, S, CA, LEVEL, VISIBLE, DS, DCA, DQ, DV, MIDDLE, v, row, t, T, BEFORE, d, H: tl.constexpr, KK: tl.constexpr,
+    Q, TH, TC, TK, S, CA, LOG_SUM, VISIBLE, DS, DCA, DQ, DV, MIDDLE, v, row, t, T, BEFORE, d, H: tl.constexpr, KK: tl.constexpr,
     BJ: tl.constexpr, MEMORY: tl.constexpr, FAST: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
-    """Step t looked at all earlier positions: the gradient of its query, and what it adds to that of v."""
+    """Step t attended to all earlier positions: the gradient of its query, and what it adds to that of v."""
     tape, line = (BEFORE + T) * H, (T + 1) * H
     at = row * (T * H) + t * H
     asked, ds = line_of(Q, at, d, H), line_of(DS, row * line + (t + 1) * H, d, H)
@@ -35,7 +35,7 @@ def row_back(
     if MEMORY:
         dca = line_of(DCA, at, d, H)
     tl.store(MIDDLE + row * T + t, middle)
-    log_sum = tl.sum(v, axis=0) - tl.load(LEVEL + row * T + t)
+    log_sum = tl.sum(v, axis=0) - tl.load(LOG_SUM + row * T + t)
     by_query, by_vector = tl.zeros([BJ, KK], tl.float32), tl.zeros([BJ, KK], tl.float32)
     for start in tl.range(0, BEFORE + t, BJ, num_stages=STAGES):
         i = start + tl.arange(0, BJ)
@@ -68,10 +68,10 @@ def middle_of(S, CA, DS, DCA, row, t, T, d, H: tl.constexpr, MEMORY: tl.constexp
 
 @triton.jit
 def column_back(
-    Q, TH, TC, TK, LEVEL, DS, DCA, GH, GC, GK, MIDDLE, v, row, position, begin, T, BEFORE, d, H: tl.constexpr, KK: tl.constexpr,
-    BJ: tl.constexpr, MEMORY: tl.constexpr, FAST: tl.constexpr, STAGES: tl.constexpr,
+    Q, TH, TC, TK, LOG_SUM, DS, DCA, GH, GC, GK, MIDDLE, v, row, position, begin, T, BEFORE, d, H: tl.constexpr,
+    KK: tl.constexpr, BJ: tl.constexpr, MEMORY: tl.constexpr, FAST: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
-    """The steps from `begin` on looked at this position: what they add to the gradients of its key and its values."""
+    """The steps from `begin` on attended to this position: what they add to the gradients of its key and its values."""
     tape, line = (BEFORE + T) * H, (T + 1) * H
     at = row * tape + position * H
     key, hidden = line_of(TK, at, d, H), line_of(TH, at, d, H)
@@ -87,7 +87,7 @@ def column_back(
     for start in tl.range(begin, T, BJ, num_stages=STAGES):
         i = start + tl.arange(0, BJ)
         ok = i < T
-        log_sum = tl.load(LEVEL + row * T + i, mask=ok, other=1e30, cache_modifier=".cg")
+        log_sum = tl.load(LOG_SUM + row * T + i, mask=ok, other=1e30, cache_modifier=".cg")
         middle = tl.load(MIDDLE + row * T + i, mask=ok, other=0.0, cache_modifier=".cg")
         queries, ds = lines_of(Q, row * (T * H), H, i, ok, d, H), lines_of(DS, row * line + H, H, i, ok, d, H)
         direct, dca = ds * hidden[None, :], ds
