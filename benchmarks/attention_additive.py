@@ -15,14 +15,14 @@ from regard.nn.kernels.attention.additive import additive_attention
 Attention = Callable[..., Tensor]
 
 
-def plain(query: Tensor, keys: Tensor, energy: Tensor, values: Tensor) -> Tensor:
+def plain(query: Tensor, keys: Tensor, score_vector: Tensor, values: Tensor) -> Tensor:
     """softmax(v · tanh(q + k)) values"""
-    scores = torch.tanh(query[:, :, :, None] + keys[:, :, None]) @ energy[:, None, :, None]
+    scores = torch.tanh(query[:, :, :, None] + keys[:, :, None]) @ score_vector[:, None, :, None]
     return scores.squeeze(-1).softmax(-1) @ values
 
 
-def ours(query: Tensor, keys: Tensor, energy: Tensor, values: Tensor) -> Tensor:
-    return additive_attention(query, keys, energy, values)[0]
+def ours(query: Tensor, keys: Tensor, score_vector: Tensor, values: Tensor) -> Tensor:
+    return additive_attention(query, keys, score_vector, values)[0]
 
 
 def some_inputs(batch: int, time: int, size: int) -> list[Tensor]:

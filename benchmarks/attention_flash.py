@@ -13,7 +13,7 @@ from timing import race, report
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.attention.flex_attention import flex_attention
 
-from regard.nn.kernels.attention.flash import copy_log_prob, flash_attention, hard_attention
+from regard.nn.kernels.attention.flash import flash_attention, hard_attention
 
 LONG, WIDE = (32, 8, 4096, 64), (64, 1, 512, 512)  # batch, heads, length, size
 WINDOW = 128
@@ -39,14 +39,8 @@ def local(window, centre, query, keys, values, scale):
     return flash_attention(query, keys, values, scale=scale, centre=centre, deviation=WINDOW / 2, **bounds).context
 
 
-def hard(seed, straight_through, query, keys, values, scale):
-    look = hard_attention(query, keys, values, scale=scale, seed=seed, straight_through=straight_through)
-    return look.context, look.log_prob
-
-
-def copy(words, query, keys, values, scale):
-    match, total = copy_log_prob(query, keys, words, words, scale=scale)
-    return match - total
+def hard(query, keys, values, scale):
+    return hard_attention(query, keys, values, scale=scale).context
 
 
 def both(function, inputs, outer):
@@ -118,7 +112,6 @@ def plain(query, keys, values, scale):
 
 
 def long_sequences():
-    words = torch.randint(0, 500, (LONG[0], LONG[2]), device="cuda")
     compiled = torch.compile(flex_attention)
     rivals = {
         "flex": lambda query, keys, values, scale: compiled(query, keys, values, scale=scale),
@@ -128,10 +121,7 @@ def long_sequences():
         "plain": plain,
         "local-p": functools.partial(local, 0, EXTRA[0]),
         "local-p, window": functools.partial(local, WINDOW, EXTRA[0]),
-        "hard, best": functools.partial(hard, None, False),
-        "hard, drawn": functools.partial(hard, 5, False),
-        "hard, straight through": functools.partial(hard, 5, True),
-        "copy": functools.partial(copy, words),
+        "hard": hard,
     }
     measure("attention", LONG, rivals | ours, list(ours), 1, False)
 

@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn import functional
 
 from regard.nn.transformer.experts import Experts
-from regard.nn.transformer.feedforward import Fed, FeedForward
+from regard.nn.transformer.feedforward import FeedForward, SublayerOutput
 
 SIZES = {"cpu": (256, 512, 2048), "cuda": (512, 2048, 16384)}  # size, inner, tokens
 
@@ -37,7 +37,7 @@ class Plain(nn.Module):
             mine, place = (best.indices == number).nonzero(as_tuple=True)
             served = expert(rows[mine]) * weights[mine, place, None]
             results.index_add_(0, mine, served.to(results.dtype))
-        return Fed(results)
+        return SublayerOutput(results)
 
 
 def trained(module, rows, slope, device):

@@ -8,7 +8,7 @@ import torch
 from timing import race, report
 
 from regard.lab.attention import kept
-from regard.nn.attention import Reach, Soft, Task, attend
+from regard.nn.attention import AttentionTask, KeyRange, Soft, attend
 from regard.nn.attention.additive import additive, bind_additive
 from regard.nn.attention.pairs import Network
 
@@ -22,21 +22,21 @@ def steps(score, keys, queries):
     return torch.autograd.grad(total, [keys, queries])
 
 
-def plain(query, keys, values, energy):
-    return (additive(query, keys, energy).softmax(dim=-1) @ values).square().sum()
+def plain(query, keys, values, score_vector):
+    return (additive(query, keys, score_vector).softmax(dim=-1) @ values).square().sum()
 
 
-def ours(query, keys, values, energy):
-    return attend(Task(Network(energy), query, keys, values, None, Reach(), Soft())).context.square().sum()
+def ours(query, keys, values, score_vector):
+    return attend(AttentionTask(Network(score_vector), query, keys, values, None, KeyRange(), Soft())).context.square().sum()
 
 
 torch.manual_seed(1)
 for batch, source, size, length in SIZES:
     keys, queries = (torch.randn(batch, 1, time, size, requires_grad=True) for time in (source, length))
-    energy = torch.randn(1, size)
+    score_vector = torch.randn(1, size)
     medians = race({
-        "ours": lambda k=keys, q=queries, v=energy: steps(bind_additive(k, v), k, q),
-        "tanh formula": lambda k=keys, q=queries, v=energy: steps(lambda query, k=k, v=v: additive(query, k, v), k, q),
+        "ours": lambda k=keys, q=queries, v=score_vector: steps(bind_additive(k, v), k, q),
+        "tanh formula": lambda k=keys, q=queries, v=score_vector: steps(lambda query, k=k, v=v: additive(query, k, v), k, q),
     }, rounds=9)  # fmt: skip
     report("additive, step by step", "ours", "tanh formula", medians, batch=batch, source=source, size=size, steps=length)
 

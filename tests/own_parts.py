@@ -7,14 +7,14 @@ from regard import imports
 
 # every table that ARCHITECTURE.md says to add a line to, by where it stands
 TABLES = {
-    "CELLS": "regard.nn.cells",
+    "CELLS": "regard.nn.recurrent.cells",
     "CONNECTIONS": "regard.nn.recurrent",
     "SCORES": "regard.nn.attention.scores",
     "SCOPES": "regard.nn.attention.scopes",
     "SELECTIONS": "regard.nn.attention.selections",
     "POSITIONS": "regard.nn.positions",
-    "NORMS": "regard.nn.norms",
-    "FEEDFORWARDS": "regard.nn.feedforward",
+    "NORMS": "regard.nn.transformer.norms",
+    "FEEDFORWARDS": "regard.nn.transformer.feedforward",
     "MODELS": "regard.models",
     "COPIES": "regard.nn.copying",
     "PENALTIES": "regard.training.penalties",
@@ -35,7 +35,7 @@ TABLES = {
     "TASKS": "regard.lab.tasks",
 }
 # of paths there are two families of this name
-PATHS = {"scan": "regard.nn.scan", "attention": "regard.nn.attention.attend"}
+PATHS = {"scan": "regard.nn.recurrent.scan", "attention": "regard.nn.attention.attend"}
 
 
 def every_table():

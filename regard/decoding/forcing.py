@@ -78,7 +78,7 @@ class TeacherForced(Trained):
     def look_back(self, text: str) -> Alignment:
         """Which words of the source each of its words looked at while it was read: for cells that attend to their past."""
         (tokens,) = self.source.encode([text])
-        found = self.model.past(torch.tensor([tokens], device=self.device)) if tokens else None
+        found = self.model.self_attention_weights(torch.tensor([tokens], device=self.device)) if tokens else None
         if found is None:
             raise UserError("this encoder does not attend to what it has read; train one with cell=lstm_tape or tanh_attention")
         words = self.source.words(tokens)

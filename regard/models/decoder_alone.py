@@ -15,9 +15,10 @@ from regard.models.generator import Generator, Words
 from regard.models.interface import Memory, Step, StepFunction, Steps
 from regard.models.limits import Limits, under
 from regard.models.transformer import StackConfig, stack_limit
-from regard.nn.attention import Moment, Where
+from regard.nn.attention import QueryPositions, StepPosition
+from regard.nn.lengths import length_mask
 from regard.nn.state import repeat_rows
-from regard.nn.transformer.layers import LayerState, Result
+from regard.nn.transformer.layers import LayerState, TransformerOutput
 
 
 class DecoderAloneConfig(StackConfig):
@@ -51,10 +52,10 @@ class AloneDecoder(WordDecoder):
 
     def read(self, source: Int[Tensor, "batch source"], lengths: Int[Tensor, "batch"]) -> Memory:
         """The source's part, and what every layer keeps of it. No source word sees the target, so it is read once."""
-        visible = torch.arange(source.shape[1], device=source.device) < lengths[:, None]
+        visible = length_mask(lengths, source.shape[1])
         result = self.stack(self.words(source), visible, prefix=self.prefix(lengths))
         pairs = zip(self.stack.layers, result.passed, strict=True)
-        caches = [layer.own.keep(one.read, one.prepared, lengths) for layer, one in pairs]
+        caches = [layer.self_attention.keep(one.read, one.prepared, lengths) for layer, one in pairs]
         states, keys = result.states, tuple(LayerState(cache, None) for cache in caches)
         return Memory(states, visible, states[:, 0], keys, cost=result.cost)
 
@@ -68,8 +69,8 @@ class AloneDecoder(WordDecoder):
         def step(tokens: Int[Tensor, "rows"], state: AloneState) -> Step:
             words, lengths, layers = state
             time, rows = words.shape[1], len(tokens) // batch
-            where = Where((lengths + time)[:, None], self.prefix(lengths))
-            moment = Moment(where, source + time + 1, ragged=True, look=True)
+            where = QueryPositions((lengths + time)[:, None], self.prefix(lengths))
+            moment = StepPosition(where, source + time + 1, ragged=True, return_weights=True)
             top, layers, looks = self.stack.step(self.words(tokens), moment, layers, [None] * len(layers))
             weights = on_source(looks, memory.visible.repeat_interleave(rows, dim=0)).squeeze(2)
             return Step(self.output(top), weights, AloneState(torch.cat([words, tokens[:, None]], dim=1), lengths, layers))
@@ -89,11 +90,11 @@ class AloneDecoder(WordDecoder):
         behind = torch.arange(tokens.shape[1], device=tokens.device) >= lengths[:, None] + target.shape[1]
         present = (tokens != PAD) & ~behind
         tokens, present, places = self.cut(tokens, present, places)
-        result = self.stack(self.words(tokens), None, prefix=self.prefix(lengths), look_back=look, present=present)
+        result = self.stack(self.words(tokens), None, prefix=self.prefix(lengths), return_self_weights=look, present=present)
         outputs = result.states.gather(1, places[..., None].expand(-1, -1, self.stack.size))
         if not look:
             return Steps(outputs, cost=result.cost)
-        visible = torch.arange(source.shape[1], device=lengths.device) < lengths[:, None]
+        visible = length_mask(lengths, source.shape[1])
         return Steps(outputs, self.looks(result, places, visible), cost=result.cost, visible=visible)
 
     def cut(
@@ -109,9 +110,9 @@ class AloneDecoder(WordDecoder):
         return tokens[:, : limit.places], present[:, : limit.places], places.clamp(max=limit.places - 1)
 
     def looks(
-        self, result: Result, places: Int[Tensor, "batch target"], visible: Bool[Tensor, "batch source"]
+        self, result: TransformerOutput, places: Int[Tensor, "batch target"], visible: Bool[Tensor, "batch source"]
     ) -> Float[Tensor, "batch 1 target source"]:
-        weights = [one.own.weights for one in result.passed if one.own.weights is not None]
+        weights = [one.self_attention.weights for one in result.passed if one.self_attention.weights is not None]
         rows = [one.gather(2, index_like(places, one)) for one in weights]
         return on_source(rows, visible)
 
@@ -151,13 +152,13 @@ class DecoderAlone(Generator):
         source = batch["source"]
         return self.decoder.read(source.values, source.lengths)
 
-    def past(self, values: Tensor) -> Float[Tensor, "batch source source"] | None:
+    def self_attention_weights(self, values: Tensor) -> Float[Tensor, "batch source source"] | None:
         """Where the source's words looked: the mean of all heads of all layers."""
         lengths = torch.full((len(values),), values.shape[1], device=values.device)
         passed = self.decoder.stack(
-            self.decoder.words(values), None, look_back=True, prefix=self.decoder.prefix(lengths)
+            self.decoder.words(values), None, return_self_weights=True, prefix=self.decoder.prefix(lengths)
         ).passed
-        return torch.stack([one.own.weights.mean(dim=1) for one in passed]).mean(dim=0)
+        return torch.stack([one.self_attention.weights.mean(dim=1) for one in passed]).mean(dim=0)
 
     def teacher_forced(self, batch: Batch, words: Words, look: bool = False) -> Steps:
         source = batch["source"]

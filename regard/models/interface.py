@@ -11,7 +11,7 @@ from torch.nn import functional
 from regard.data.batching import Batch
 from regard.data.tokenizers import PAD
 from regard.models.limits import Limit, Limits
-from regard.nn.attention.choice import Choice
+from regard.nn.attention.selections import HardSample
 from regard.nn.copying import Copying
 from regard.nn.pooling import mean_over
 from regard.nn.recurrent.cell import CellState
@@ -61,7 +61,7 @@ class Steps(NamedTuple):
     outputs: Float[Tensor, "batch target size"]
     weights: Float[Tensor, "batch heads target source"] | None = None
     copying: Copying | None = None  # how fit each source word is to be copied at each step
-    choice: Choice | None = None  # what hard attention drew
+    choice: HardSample | None = None  # what hard attention drew
     cost: Float[Tensor, ""] | None = None  # beside the loss, a target token; a whole model adds its encoder's
     visible: Bool[Tensor, "batch source"] | None = None  # what there was to look at, as a whole model says with `weights`
 
@@ -93,7 +93,7 @@ class Encoder(nn.Module):
     def forward(self, values: Shaped[Tensor, "batch *values"], lengths: Int[Tensor, "batch"] | None = None) -> Memory:
         raise NotImplementedError
 
-    def past(self, values: Shaped[Tensor, "batch *values"]) -> Float[Tensor, "batch source source"] | None:
+    def self_attention_weights(self, values: Shaped[Tensor, "batch *values"]) -> Float[Tensor, "batch source source"] | None:
         """Where each position of whole rows looked while it was read, if this encoder attends to what it reads."""
         return None
 

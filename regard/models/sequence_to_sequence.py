@@ -95,8 +95,8 @@ class SequenceToSequence(Generator):
             return memory
         return memory._replace(copies=Copies(offered.values, offered.size).over(memory.states.shape[1]))
 
-    def past(self, values: Tensor) -> Float[Tensor, "batch source source"] | None:
-        return self.encoder.past(values)
+    def self_attention_weights(self, values: Tensor) -> Float[Tensor, "batch source source"] | None:
+        return self.encoder.self_attention_weights(values)
 
     def teacher_forced(self, batch: Batch, words: Words, look: bool = False) -> Steps:
         memory = self.encode(batch)

@@ -19,9 +19,10 @@ from regard.errors import DamagedError, UserError
 from regard.imports import advised
 from regard.models import Model, ModelConfig, build, configure, refuse_two_vocabularies
 from regard.models.budget import Budget
+from regard.models.names import RENAMED, current_names
 from regard.recipe import Count, Decoding, Imports, Section, parse
 
-FORMAT: Literal[2] = 2
+FORMAT: Literal[2] = 2  # 1: tensors had other names (names.py), and there were no fields
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 LARGEST = 1 << 20  # bytes of config.json
 TYPES = {torch.float32: "F32"}  # what weights are written in, as safetensors calls it
@@ -57,7 +58,7 @@ class StoredShape(Section):
 class StoredConfig(Section):
     """What config.json holds."""
 
-    format: Literal[2] = FORMAT
+    format: Literal[1, 2] = FORMAT
     model_type: Literal["regard"] = "regard"
     architectures: tuple[str]
     model: dict[str, Any]
@@ -83,9 +84,9 @@ class Stored(NamedTuple):
 
 def read_config(path: Path) -> StoredConfig:
     values = read_json(path, LARGEST)
-    if values.get("format") == 1:
+    if values.get("format") == 1 and "columns" not in values:
         values = upgraded(values)
-    if values.get("format") != FORMAT:
+    if values.get("format") not in (*RENAMED, FORMAT):
         raise DamagedError(f"{path}: not a model of this version (format {FORMAT})")
     with blamed_on(path):
         return parse(StoredConfig, values)
@@ -95,7 +96,7 @@ def upgraded(values: dict[str, Any]) -> dict[str, Any]:
     """What a model said of itself before there were fields: two texts, each with its vocabulary."""
     sizes = {name: values.pop(f"{name}_vocabulary", None) for name in ("source", "target")}
     columns = {name: {"kind": "text", "sizes": [size]} for name, size in sizes.items()}
-    return {**values, "format": FORMAT, "columns": columns}
+    return {**values, "columns": columns}
 
 
 def field_folder(directory: Path, name: str) -> Path:
@@ -159,19 +160,22 @@ def spoken(form: Form | None) -> str:
 
 
 def read_header(path: Path) -> dict[str, Form]:
-    """The tensors of a safetensors file whose header describes every byte behind it."""
+    """The tensors, by their names of today, of a safetensors file whose header describes every byte behind it."""
     open_plain(path).close()
     try:
         with safe_open(path, framework="pt") as file:
             parts = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118 - no dict
-            return {name: Form(part.get_dtype(), tuple(part.get_shape())) for name, part in parts.items()}
+            forms = {name: Form(part.get_dtype(), tuple(part.get_shape())) for name, part in parts.items()}
     except SafetensorError as error:
         raise DamagedError(f"{path}: damaged: {error}") from None
+    if len(found := current_names(forms)) != len(forms):
+        raise DamagedError(f"{path}: damaged: a tensor stands there twice, by its name and by an older one")
+    return found
 
 
 def finite_weights(path: Path) -> dict[str, Tensor]:
     """All tensors, every value a finite number."""
-    weights = load_file(path)
+    weights = current_names(load_file(path))
     for name, tensor in weights.items():
         if not tensor.isfinite().all():
             raise DamagedError(f"{path}: damaged: not all values of {name:.80} are finite numbers")

@@ -16,7 +16,7 @@ from regard.nn.attention.scopes import SCOPES
 from regard.nn.positions import JOINS, POSITIONS
 from regard.nn.transformer.experts import Experts
 from regard.nn.transformer.feedforward import FEEDFORWARDS
-from regard.nn.transformer.layers import Parts, Stack
+from regard.nn.transformer.layers import LayerParts, TransformerStack
 from regard.nn.transformer.norms import NORMS
 from regard.recipe import Rate, Section, name_of
 
@@ -84,21 +84,21 @@ class StackConfig(Section):
                 raise ValueError(f"positions `{self.positions}` count pairs of places, which scope `{one.scope}` merges")
         return self
 
-    def stack(self, cross: HeadsConfig | None = None, memory_size: int = 0, causal: bool = False) -> Stack:
+    def stack(self, cross: HeadsConfig | None = None, memory_size: int = 0, causal: bool = False) -> TransformerStack:
         """The layers; with attention to a memory if `cross` says how."""
         layers = [self.parts(depth, cross, memory_size, causal) for depth in range(self.layers)]
         positions = POSITIONS[self.positions](
             self.size, *self.heads_and_part(layers), join=self.positions_join, longest=self.longest, distance=self.distance,
             causal=causal,
         )  # fmt: skip
-        stack = Stack(self.size, layers, positions, self.dropout)
+        stack = TransformerStack(self.size, layers, positions, self.dropout)
         spread(stack)
         return stack
 
-    def heads_and_part(self, layers: list[Parts]) -> tuple[int, int]:
+    def heads_and_part(self, layers: list[LayerParts]) -> tuple[int, int]:
         """Heads, and numbers of a head's queries: one answer for all layers where positions are told in pairs."""
         word = torch.zeros(1, 1, self.size)
-        found = [(one.own.heads, one.own.score.ask()(word).shape[-1]) for one in layers]
+        found = [(one.self_attention.heads, one.self_attention.score.bind_query()(word).shape[-1]) for one in layers]
         if POSITIONS[self.positions].relative and len(set(found)) > 1:
             raise UserError(
                 f"positions `{self.positions}` are shared by all layers, whose attentions differ in heads or in their size: "
@@ -106,10 +106,10 @@ class StackConfig(Section):
             )
         return found[0]
 
-    def parts(self, depth: int, cross: HeadsConfig | None, memory_size: int, causal: bool) -> Parts:
+    def parts(self, depth: int, cross: HeadsConfig | None, memory_size: int, causal: bool) -> LayerParts:
         own, norm = self.attentions[depth], NORMS[self.norm]
         seen = None if cross is None else cross.sized(self.size, memory_size)
-        return Parts(
+        return LayerParts(
             own.sized(self.size, self.size, causal), seen, self.network(depth), lambda: norm(self.size), self.dropout,
             self.norm_place == "pre", own.bias, cross is not None and cross.bias,
         )  # fmt: skip
@@ -120,9 +120,9 @@ class StackConfig(Section):
         return self.experts.build(self.size, self.inner, self.feedforward, self.inner_dropout)
 
 
-def stack_limit(stack: Stack) -> Limit | None:
+def stack_limit(stack: TransformerStack) -> Limit | None:
     """Tokens that a stack has places for."""
-    own = (limit(layer.own.attention.score.known_places, "attention.longest") for layer in stack.layers)
+    own = (limit(layer.self_attention.attention.score.known_places, "attention.longest") for layer in stack.layers)
     return smallest(limit(stack.positions.known_places, "longest"), *own)
 
 

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from regard.nn.dropout import Dropout
-from regard.nn.linear import once
+from regard.nn.linear import linear
 
 States = Float[Tensor, "batch time size"]
 Visible = Bool[Tensor, "batch time"]
@@ -41,7 +41,7 @@ class Convolution(nn.Module):
     def bind(self) -> Pass:
         """The convolution as a function for one pass over a sequence."""
         kernel = self.kernel
-        return lambda inputs: once(self.columns(inputs), kernel, self.bias)
+        return lambda inputs: linear(self.columns(inputs), kernel, self.bias)
 
     def forward(self, inputs: Float[Tensor, "batch time input"]) -> Float[Tensor, "batch fewer output"]:
         return self.bind()(inputs)
@@ -99,7 +99,7 @@ class GatedBlock(nn.Module):
 
 
 class DilatedBlock(nn.Module):
-    """x + W₃ φ(conv(φ(W₁ φ(x)))) with φ = relu of the layer norm: 2d numbers outside, d inside
+    """x + W₃ φ(conv(φ(W₁ φ(x)))) with φ = relu of the layer norm: 2d elements outside, d inside
     (Kalchbrenner et al. 2016, figure 3 left)."""
 
     def __init__(self, size: int, width: int, dilation: int, dropout: float = 0.0) -> None:
@@ -114,8 +114,8 @@ class DilatedBlock(nn.Module):
         return self.activate(1, self.narrow(self.activate(0, states)))
 
     def join(self, states: States, found: Float[Tensor, "batch time inside"]) -> States:
-        widened: Tensor = self.dropout(self.widen(self.activate(2, found)))
-        return states + widened
+        at_least_float32: Tensor = self.dropout(self.widen(self.activate(2, found)))
+        return states + at_least_float32
 
     def activate(self, at: int, states: States) -> States:
         return functional.relu(self.norms[at](states))
@@ -135,5 +135,5 @@ def start_histories(blocks: Iterable[nn.Module], like: Float[Tensor, "rows _"]) 
 
 
 def scale_gradient(states: Float[Tensor, "*any"], factor: float) -> Float[Tensor, "*any"]:
-    """The same numbers, whose gradient is multiplied."""
+    """The same values, whose gradient is multiplied."""
     return states.detach() + factor * (states - states.detach())

@@ -7,8 +7,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional
 
-from regard.nn.cross_entropy import linear_log_sums, mean_logits, widened
-from regard.nn.linear import Linear
+from regard.nn.cross_entropy import linear_log_sums, mean_logits
+from regard.nn.linear import Linear, at_least_float32
 
 NOTHING = 0  # the word of positions that nobody copies: padding and the end mark
 IMPOSSIBLE = float("-inf")
@@ -17,7 +17,7 @@ IMPOSSIBLE = float("-inf")
 class Copying(NamedTuple):
     """How fit each source position is to be copied at each step."""
 
-    scores: Float[Tensor, "batch target source"]  # the lowest number there is where nothing is visible
+    scores: Float[Tensor, "batch target source"]  # the lowest that the dtype has where nothing is visible
     gate: Float[Tensor, "batch target"] | None  # log-odds of generating against copying; None: scores compete with words
     words: Int[Tensor, "batch source"]  # what would be written, in the extended vocabulary
     size: int  # of the extended vocabulary
@@ -69,9 +69,9 @@ def extended_logits(
 ) -> Float[Tensor, "batch target extended"]:
     """log p over the extended vocabulary but for a constant of each step; -inf for words that a sentence can neither
     generate nor copy."""
-    logits, scores = widened(logits), widened(copying.scores)
+    logits, scores = at_least_float32(logits), at_least_float32(copying.scores)
     if copying.gate is not None:
-        gate = widened(copying.gate)[..., None]
+        gate = at_least_float32(copying.gate)[..., None]
         logits = functional.logsigmoid(gate) + logits.log_softmax(dim=-1)
         scores = functional.logsigmoid(-gate) + scores.log_softmax(dim=-1)
     sums, places = by_word(scores, copying.words, copying.size)
@@ -125,10 +125,10 @@ def copying_loss(
     wanted = target != ignore
     truth, words = target[wanted][:, None], copying.words[wanted.nonzero()[:, 0]]
     log_sum, own = linear_log_sums(inputs[wanted], layer, truth.squeeze(1))
-    scores = widened(copying.scores[wanted])
-    lowest = torch.finfo(scores.dtype).min  # not -inf, whose slope is not a number
+    scores = at_least_float32(copying.scores[wanted])
+    lowest = torch.finfo(scores.dtype).min  # not -inf, whose gradient is NaN
     copied = scores.masked_fill(words != truth, lowest).logsumexp(dim=1)
-    gate = None if copying.gate is None else widened(copying.gate[wanted])
+    gate = None if copying.gate is None else at_least_float32(copying.gate[wanted])
     generate, copy = log_shares(log_sum, scores.logsumexp(dim=1), gate)
     generated = own.masked_fill(truth.squeeze(1) >= layer.out_features, lowest)
     loss = -(1 - label_smoothing) * torch.logaddexp(generated + generate, copied + copy).sum()

@@ -8,8 +8,9 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from regard.nn.autograd import apply
 from regard.nn.kernels.layers import entropy
-from regard.nn.linear import lowered, product
+from regard.nn.linear import at_least_float32, lowered, matmul
 
 CHUNK = {"cpu": 1 << 22, "cuda": 1 << 28}  # logits at a time: what stays in a CPU's cache; what fills a GPU
 TILE = 64  # rows: a CPU's products take whole tiles of them faster
@@ -34,7 +35,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
         sums = torch.float32 if inputs.dtype == torch.bfloat16 else None  # over chunks: kept in float32 at the least
         gradients = [torch.zeros_like(side, dtype=None if side is inputs else sums) for side in sides] if learn else []
         for part in chunks(inputs, weight):
-            logits = product(inputs[part], weight, bias)
+            logits = matmul(inputs[part], weight, bias)
             if entropy.applies(logits):
                 loss, slope = entropy.entropy(logits, target[part], ignore, smoothing, learn)
             else:
@@ -42,7 +43,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
             total += loss
             if learn:
                 slope = slope.to(inputs.dtype)
-                gradients[0][part] = product(slope, weight.T)
+                gradients[0][part] = matmul(slope, weight.T)
                 add_product(gradients[1], slope.T, inputs[part])
                 if bias is not None:
                     gradients[2] += slope.sum(dim=0)
@@ -72,9 +73,9 @@ def add_product(total: Float[Tensor, "a c"], left: Float[Tensor, "a b"], right: 
 def chunk_loss(
     logits: Float[Tensor, "rows vocabulary"], target: Int[Tensor, "rows"], smoothing: float
 ) -> tuple[Float[Tensor, ""], Float[Tensor, "rows vocabulary"]]:
-    """-Σ q log p, with q = (1 - ε) [the truth] + ε / V, and its slope p - q.
+    """-Σ q log p, with q = (1 - ε) [the truth] + ε / V, and its gradient p - q.
 
-    log Σ e^l comes from the likeliest word, max l - log p: its probability is at least 1 / V and so never lost. The slope
+    log Σ e^l comes from the likeliest word, max l - log p: its probability is at least 1 / V and so never lost. The gradient
     takes the place of the logits, which a cache then holds.
     """
     rows, each = torch.arange(len(target), device=target.device), smoothing / logits.shape[1]
@@ -101,7 +102,7 @@ def linear_cross_entropy(
     wanted = ... if entropy.applies(outputs) else target != ignore
     inputs, weight, bias = factors(outputs[wanted].flatten(0, -2), layer)
     learn = torch.is_grad_enabled() and any(side is not None and side.requires_grad for side in (inputs, weight, bias))
-    loss: Tensor = _LinearCrossEntropy.apply(inputs, weight, bias, target[wanted].flatten(), ignore, label_smoothing, learn)  # type: ignore[no-untyped-call]
+    loss: Tensor = apply(_LinearCrossEntropy, inputs, weight, bias, target[wanted].flatten(), ignore, label_smoothing, learn)
     return loss
 
 
@@ -111,20 +112,15 @@ def factors(inputs: Float[Tensor, "rows size"], layer: nn.Linear) -> tuple[Tenso
     return inputs.to(lowered(inputs)), layer.weight.to(lowered(layer.weight)), bias
 
 
-def widened(tensor: Tensor) -> Tensor:
-    """In float32 at the least."""
-    return tensor.to(torch.promote_types(tensor.dtype, torch.float32))
-
-
 class _LinearLogSums(torch.autograd.Function):
-    """Two numbers a row are kept of its logits; backward computes them again."""
+    """Two values per row are kept of its logits; backward computes them again."""
 
     @staticmethod
     def forward(ctx: Any, inputs: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor) -> tuple[Tensor, Tensor]:
-        log_sums = widened(inputs.new_empty(len(inputs)))
+        log_sums = at_least_float32(inputs.new_empty(len(inputs)))
         own = torch.empty_like(log_sums)
         for part in chunks(inputs, weight):
-            logits = widened(product(inputs[part], weight, bias))
+            logits = at_least_float32(matmul(inputs[part], weight, bias))
             log_sums[part] = logits.logsumexp(dim=1)
             own[part] = logits.gather(1, target[part, None]).squeeze(1)
         ctx.save_for_backward(inputs, weight, bias, target, log_sums)
@@ -133,16 +129,16 @@ class _LinearLogSums(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *outer: Tensor) -> tuple[Tensor | None, ...]:
-        """Of log Σ e^l the slope is p, of l itself 1 at the target."""
+        """Of log Σ e^l the gradient is p, of l itself 1 at the target."""
         inputs, weight, bias, target, log_sums = ctx.saved_tensors
-        slopes = widened(torch.zeros_like(weight)), widened(weight.new_zeros(len(weight)))
+        slopes = at_least_float32(torch.zeros_like(weight)), at_least_float32(weight.new_zeros(len(weight)))
         gradients = torch.zeros_like(inputs), *slopes
         for part in chunks(inputs, weight):
-            logits = widened(product(inputs[part], weight, bias))
+            logits = at_least_float32(matmul(inputs[part], weight, bias))
             slope = (logits - log_sums[part, None]).exp() * outer[0][part, None]
             slope[torch.arange(len(slope), device=slope.device), target[part]] += outer[1][part]
             slope = slope.to(inputs.dtype)
-            gradients[0][part] = product(slope, weight.T)
+            gradients[0][part] = matmul(slope, weight.T)
             add_product(gradients[1], slope.T, inputs[part])
             gradients[2].add_(slope.sum(dim=0))
         return gradients[0], gradients[1].to(weight.dtype), None if bias is None else gradients[2].to(bias.dtype), None
@@ -160,11 +156,11 @@ def linear_log_sums(
 ) -> tuple[Float[Tensor, "rows"], Float[Tensor, "rows"]]:
     """log Σ_w e^{l_w} of each row and its l_target, that of word 0 where the layer has no such word."""
     known = target.masked_fill(target >= layer.out_features, 0)
-    log_sums, own = _LinearLogSums.apply(*factors(inputs, layer), known)  # type: ignore[no-untyped-call]
+    log_sums, own = apply(_LinearLogSums, *factors(inputs, layer), known)
     return log_sums, own
 
 
 def mean_logits(inputs: Float[Tensor, "rows size"], layer: nn.Linear) -> Float[Tensor, "rows"]:
     """1/V Σ_w l_w = x · (mean row of W) + mean of b: no logits needed."""
-    means = (widened(inputs) * widened(layer.weight).mean(dim=0)).sum(dim=1)
-    return means if layer.bias is None else means + widened(layer.bias).mean()
+    means = (at_least_float32(inputs) * at_least_float32(layer.weight).mean(dim=0)).sum(dim=1)
+    return means if layer.bias is None else means + at_least_float32(layer.bias).mean()

@@ -1,4 +1,8 @@
-"""One linear map used at every step of a loop: its weight's gradient is one product over all steps, not one a step."""
+"""y = x Wᵀ + b: by the faster of two libraries, and as a function whose weight's gradient is taken once for all its uses.
+
+`matmul` has no gradient; `linear` is used once, `bind_linear` at every step of a loop: its weight's gradient is one product
+over all steps, not one per step.
+"""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -9,17 +13,19 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
-WORTH_IT = 1 << 16  # numbers in W; below this the two libraries take the same time (benchmarks/products.py)
+from regard.nn.autograd import apply
+
+WORTH_IT = 1 << 16  # elements of W; below this the two libraries take the same time (benchmarks/products.py)
 ONE_DNN = torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")  # type: ignore[no-untyped-call]
 
 
-def product(
+def matmul(
     inputs: Float[Tensor, "*rows input"], weight: Float[Tensor, "output input"], bias: Float[Tensor, "output"] | None = None,
     relu: bool = False,
 ) -> Float[Tensor, "*rows output"]:  # fmt: skip
     """On a CPU and in float32 PyTorch multiplies with MKL, which oneDNN beats on the AMD processors we have
     (benchmarks/products.py). It is reached through the operator that torch.compile's own CPU code calls, which has no
-    gradient: whoever needs one takes `shared`. `relu`: max(0, y), taken where y is written."""
+    gradient: whoever needs one takes `linear`. `relu`: max(0, y), taken where y is written."""
     if one_dnn_applies(inputs, weight):
         result: Tensor = torch.ops.mkldnn._linear_pointwise(inputs, weight, bias, "relu" if relu else "none", [], "")
         return result
@@ -35,7 +41,7 @@ def one_dnn_applies(inputs: Tensor, weight: Tensor) -> bool:
 
 
 def packed(weight: Float[Tensor, "output input"], rows: int, bias: Tensor | None = None) -> Callable[[Tensor], Tensor]:
-    """`product` with one weight, used at many steps for so many rows: oneDNN lays it out once instead of at every step."""
+    """`matmul` with one weight, used at many steps for so many rows: oneDNN lays it out once instead of at every step."""
     if not one_dnn_applies(weight[:1], weight):
         return lambda inputs: functional.linear(inputs, weight, bias)
     laid_out = torch.ops.mkldnn._reorder_linear_weight(weight, rows)
@@ -80,7 +86,7 @@ class Record:
         return inputs, gradients
 
 
-class _Tie(torch.autograd.Function):
+class _TieWeight(torch.autograd.Function):
     """The identity on W and b. Backward runs after every use has: dW = Σ_t g_tᵀ x_t and db = Σ_t g_t, over all t at once."""
 
     @staticmethod
@@ -98,14 +104,14 @@ class _Tie(torch.autograd.Function):
         return *weight_gradients(inputs, gradients, (True, ctx.needs_input_grad[1])), None
 
 
-class _Use(torch.autograd.Function):
+class _UseWeight(torch.autograd.Function):
     """y = x Wᵀ + b, whose backward leaves (x, g) in the record instead of a gradient of W."""
 
     @staticmethod
     def forward(ctx: Any, inputs: Tensor, weight: Tensor, bias: Tensor | None, record: Record) -> Tensor:
         ctx.save_for_backward(inputs, weight)
         ctx.record = record
-        return product(inputs, weight, bias)
+        return matmul(inputs, weight, bias)
 
     @staticmethod
     @once_differentiable
@@ -113,39 +119,44 @@ class _Use(torch.autograd.Function):
         inputs, weight = ctx.saved_tensors
         (gradient,) = gradients
         ctx.record.add(inputs.flatten(0, -2), gradient.flatten(0, -2))
-        return product(gradient, weight.T), None, None, None
+        return matmul(gradient, weight.T), None, None, None
 
 
-def shared(linear: nn.Linear) -> Callable[[Float[Tensor, "*rows input"]], Float[Tensor, "*rows output"]]:
-    """`linear` as a function for one pass over a sequence."""
-    return bind_product(linear.weight, linear.bias)
+def bind_linear(layer: nn.Linear) -> Callable[[Float[Tensor, "*rows input"]], Float[Tensor, "*rows output"]]:
+    """`layer` as a function for one pass over a sequence."""
+    return bind_projection(layer.weight, layer.bias)
 
 
-def bind_product(
+def bind_projection(
     weight: Float[Tensor, "output input"], bias: Float[Tensor, "output"] | None
 ) -> Callable[[Float[Tensor, "*rows input"]], Float[Tensor, "*rows output"]]:
     """x Wᵀ + b as a function for one pass. Adding up [output, input] gradients at every step is what makes plain loops
     slow: the sum moves W's size through memory T times."""
     if not torch.is_grad_enabled():
-        return lambda inputs: product(inputs, weight, bias)
-    if not weight.requires_grad:  # frozen: its inputs may still learn, and `product` has no gradient
+        return lambda inputs: matmul(inputs, weight, bias)
+    if not weight.requires_grad:  # frozen: its inputs may still learn, and `matmul` has no gradient
         return lambda inputs: functional.linear(inputs, weight, bias)
     kind = lowered(weight)  # cast once a pass instead of once a step
     weight, bias = weight.to(kind), None if bias is None else bias.to(kind)
     record = Record()
     tied: Tensor
-    tied, offset = _Tie.apply(weight, bias, record)  # type: ignore[no-untyped-call]
+    tied, offset = apply(_TieWeight, weight, bias, record)
 
     def use(inputs: Tensor) -> Tensor:
-        return _Use.apply(inputs.to(tied.dtype), tied, offset, record)  # type: ignore[no-untyped-call, no-any-return]
+        return apply(_UseWeight, inputs.to(tied.dtype), tied, offset, record)
 
     return use
 
 
 def lowered(tensor: Tensor) -> torch.dtype:
-    """The kind of number that autocast multiplies; the tensor's own without it."""
+    """The dtype that autocast multiplies in; the tensor's own without autocast."""
     device = tensor.device.type
     return torch.get_autocast_dtype(device) if device != "meta" and torch.is_autocast_enabled(device) else tensor.dtype
+
+
+def at_least_float32(tensor: Tensor) -> Tensor:
+    """In float32, or float64 if it was: for sums of many terms."""
+    return tensor.to(torch.promote_types(tensor.dtype, torch.float32))
 
 
 def weight_gradients(
@@ -156,40 +167,40 @@ def weight_gradients(
     return rows.T @ inputs.flatten(0, -2) if wanted[0] else None, rows.sum(0) if wanted[1] else None
 
 
-class _Once(torch.autograd.Function):
+class _Linear(torch.autograd.Function):
     """y = x Wᵀ + b, all of whose gradients are taken at once."""
 
     @staticmethod
     def forward(ctx: Any, inputs: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         ctx.save_for_backward(inputs, weight)
-        return product(inputs, weight, bias)
+        return matmul(inputs, weight, bias)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
         (gradient,), (inputs, weight) = gradients, ctx.saved_tensors
-        back = product(gradient, weight.T) if ctx.needs_input_grad[0] else None
+        back = matmul(gradient, weight.T) if ctx.needs_input_grad[0] else None
         return back, *weight_gradients(inputs, gradient, ctx.needs_input_grad[1:])
 
 
 class Linear(nn.Linear):
-    """nn.Linear by way of `product`."""
+    """nn.Linear by way of `matmul`."""
 
     def forward(self, input: Float[Tensor, "*rows input"]) -> Float[Tensor, "*rows output"]:
-        return once(input, self.weight, self.bias)
+        return linear(input, self.weight, self.bias)
 
-    def product(self, input: Float[Tensor, "*rows input"]) -> Float[Tensor, "*rows output"]:
+    def matmul(self, input: Float[Tensor, "*rows input"]) -> Float[Tensor, "*rows output"]:
         """x Wᵀ, without the bias."""
-        return once(input, self.weight, None)
+        return linear(input, self.weight, None)
 
 
-def once(
+def linear(
     inputs: Float[Tensor, "*rows input"], weight: Float[Tensor, "output input"], bias: Float[Tensor, "output"] | None
 ) -> Float[Tensor, "*rows output"]:
     """x Wᵀ + b, used once: nothing to record, and on a GPU nothing to gain."""
     if inputs.is_cuda:
         return functional.linear(inputs, weight, bias)
     if not torch.is_grad_enabled():
-        return product(inputs, weight, bias)
+        return matmul(inputs, weight, bias)
     kind = lowered(weight)
-    return _Once.apply(inputs.to(kind), weight.to(kind), None if bias is None else bias.to(kind))  # type: ignore[no-untyped-call, no-any-return]
+    return apply(_Linear, inputs.to(kind), weight.to(kind), None if bias is None else bias.to(kind))

@@ -1,4 +1,4 @@
-"""What a model without recurrence knows of places. One class a kind; POSITIONS names them.
+"""What a model without recurrence knows of places. One class per kind; POSITIONS names them.
 
 Some kinds are part of what is read (`embed`), some turn queries and keys (`turn`), some add to scores (`bias`).
 """
@@ -44,7 +44,7 @@ class Positions(nn.Module):
 
     @property
     def width(self) -> int:
-        """Numbers that describe one place."""
+        """Elements that describe one place."""
         return self.size
 
     @property
@@ -147,7 +147,7 @@ class Shaw(Positions):
 
 
 class Buckets(Positions):
-    """A number a head for each bucket of distances, which grow like powers  (Raffel et al. 2020, T5)."""
+    """A value per head for each bucket of distances, which grow like powers  (Raffel et al. 2020, T5)."""
 
     relative = True
 
@@ -162,7 +162,7 @@ class Buckets(Positions):
 
 
 class Rotary(Positions):
-    """Pairs of numbers turned by t / 10000^(2i/d): q_i · k_j then knows i - j alone  (Su et al. 2021)."""
+    """Pairs of elements turned by t / 10000^(2i/d): q_i · k_j then knows i - j alone  (Su et al. 2021)."""
 
     relative = True
     turns = True

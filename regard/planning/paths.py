@@ -11,10 +11,10 @@ from torch.nn import functional
 from regard.nn import dropout
 from regard.nn.attention.attend import FASTEST
 from regard.nn.kernels.attention import additive, flash, short
-from regard.nn.kernels.attention.flash_launch import Rule, Saved
+from regard.nn.kernels.attention.flash_launch import FlashRule, Saved
 from regard.nn.kernels.layers import activation, grouped, norm, words
 from regard.nn.recurrent import scan
-from regard.nn.recurrent.gated_scan import Engine, Gradients, Pass
+from regard.nn.recurrent.gated_scan import Engine, ScanGradients, ScanPass
 
 
 @contextmanager
@@ -31,13 +31,13 @@ def replaced(owner: Any, **values: Any) -> Iterator[None]:
         table.update(before)
 
 
-def go_through(fixed: Pass, pre: Tensor, tracks: Sequence[Tensor]) -> None:
+def go_through(fixed: ScanPass, pre: Tensor, tracks: Sequence[Tensor]) -> None:
     """A scan multiplies every state but the last by U; all steps at once cost what they cost one by one."""
     for weight in fixed.weights.values():
         functional.linear(tracks[0][:, :-1].flatten(0, 1), weight)
 
 
-def no_way_back(*_: Any) -> Gradients:
+def no_way_back(*_: Any) -> ScanGradients:
     raise AssertionError("an outline has no way back")
 
 
@@ -51,34 +51,34 @@ def looked(query: Tensor, keys: Tensor, values: Tensor, *_: Any) -> None:
     (query @ keys.mT) @ values
 
 
-def looked_within(
-    query: Tensor, keys: Tensor, values: Tensor, centre: Tensor | None, rule: Rule, mixes: bool
-) -> tuple[Saved, None, None]:
+def looked_within(query: Tensor, keys: Tensor, values: Tensor, centre: Tensor | None, rule: FlashRule) -> tuple[Tensor, Saved]:
     """As many keys a query as its window has in the mean: what lies outside is not computed."""
     width = keys.shape[2]
     if rule.first is not None and rule.last is not None:
         seen = (rule.last.clamp(max=width - 1) - rule.first.clamp(min=0) + 1).clamp(min=0)
         width = round(float(seen.double().mean()))
     looked(query, keys[:, :, :width], values[:, :, :width])
-    level = query.new_empty(query.shape[:3], dtype=torch.float32)
+    log_sum = query.new_empty(query.shape[:3], dtype=torch.float32)
     context = query.new_empty(*query.shape[:3], values.shape[3])
-    return Saved(query, keys, values, centre, context, level, None, None, None, None), None, None
+    return context, Saved(query, keys, values, centre, context, log_sum, None, None, None)
 
 
-def compared(query: Tensor, keys: Tensor, energy: Tensor, values: Tensor, *limits: Tensor | None) -> tuple[Tensor, Tensor]:
+def compared(
+    query: Tensor, keys: Tensor, score_vector: Tensor, values: Tensor, *limits: Tensor | None
+) -> tuple[Tensor, Tensor]:
     """v · tanh(q + k) multiplies as often as q · k does."""
-    found: tuple[Tensor, Tensor] = _Compared.apply(query, keys, energy, values, *limits)  # type: ignore[no-untyped-call]
+    found: tuple[Tensor, Tensor] = _Compared.apply(query, keys, score_vector, values, *limits)  # type: ignore[no-untyped-call]
     return found
 
 
 class _Compared(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, query: Tensor, keys: Tensor, energy: Tensor, values: Tensor, *limits: Tensor | None) -> Any:
+    def forward(ctx: Any, query: Tensor, keys: Tensor, score_vector: Tensor, values: Tensor, *limits: Tensor | None) -> Any:
         looked(query, keys, values)
         context = values.new_empty(*query.shape[:3], values.shape[3], dtype=torch.float32)
-        level = context.new_empty(context.shape[:3])
-        ctx.save_for_backward(query, keys, energy, values, context, level, *limits)
-        return context.to(values.dtype), level
+        log_sum = context.new_empty(context.shape[:3])
+        ctx.save_for_backward(query, keys, score_vector, values, context, log_sum, *limits)
+        return context.to(values.dtype), log_sum
 
 
 def drop(layer: dropout.Dropout, input: Tensor) -> Tensor:
@@ -102,8 +102,8 @@ def on_gpu(stack: ExitStack) -> None:
     """As if its kernels were interpreted: those that are made for a GPU say that they apply, and what would launch them does
     not."""
     stack.enter_context(replaced(FASTEST, cpu=FASTEST["cuda"]))
-    stack.enter_context(replaced(short, looked=looked))
-    stack.enter_context(replaced(flash, launch_look=looked_within))
+    stack.enter_context(replaced(short, launch_forward=looked))
+    stack.enter_context(replaced(flash, launch_forward=looked_within))
     stack.enter_context(replaced(additive, additive_attention=compared))
     stack.enter_context(replaced(norm, joined=nothing))
     stack.enter_context(replaced(activation, activated=nothing))

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from regard.data.sealed import remove, sealed, set_aside, sweep, verify
 from regard.errors import DamagedError, UserError
+from regard.models.names import current_name, current_names
 from regard.training.identity import compare
 
 Warn = Callable[[str], None]
@@ -145,7 +146,10 @@ def restore(
     if facts.get("threads", threads) != threads:
         warn(f"{path}: written with {facts['threads']} threads, going on with {threads}: results will differ in the last bits")
     load_weights(model, path)
-    stored = load_file(path / "optimizer.safetensors")
+    tensors = load_file(path / "optimizer.safetensors")
+    stored = {
+        f"{current_name(name)}/{key}": tensors[f"{name}/{key}"] for name, _, key in (one.rpartition("/") for one in tensors)
+    }
     for name, parameter in model.named_parameters():
         for key in ("exp_avg", "exp_avg_sq", "step"):
             if (value := stored.get(f"{name}/{key}")) is not None:
@@ -166,7 +170,7 @@ def read_progress(path: Path) -> Progress:
 
 def load_weights(model: nn.Module, path: Path) -> None:
     try:
-        model.load_state_dict(load_file(path / "model.safetensors"))
+        model.load_state_dict(current_names(load_file(path / "model.safetensors")))
     except RuntimeError as error:
         reason = str(error).splitlines()[1].strip() if "\n" in str(error) else str(error)
         raise UserError(f"{path}: its weights do not fit this recipe's model: {reason}") from None
@@ -190,7 +194,7 @@ def mean_weights(paths: Iterable[Path]) -> dict[str, Tensor]:
     count = 0
     for path in paths:
         verify(path)
-        for name, tensor in load_file(path / "model.safetensors").items():
+        for name, tensor in current_names(load_file(path / "model.safetensors")).items():
             total[name] = total.get(name, torch.zeros((), dtype=torch.float64)) + tensor.double()
         count += 1
     if not count:

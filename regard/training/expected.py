@@ -13,7 +13,7 @@ from regard.data.tokenizers import PAD
 from regard.errors import UserError
 from regard.models import Generator
 from regard.models.interface import Loss, Model, Steps
-from regard.nn.cross_entropy import widened
+from regard.nn.linear import at_least_float32
 from regard.nn.state import select_rows
 from regard.recipe import Risk, choose
 from regard.tables import TABLES
@@ -103,7 +103,7 @@ def total_log_prob(
     """Σ_t log p(y_t) of some rows."""
     words = target[part]
     logits = model.logits(select_rows(steps, part))
-    each = widened(logits).log_softmax(dim=-1).gather(2, words[..., None]).squeeze(-1)
+    each = at_least_float32(logits).log_softmax(dim=-1).gather(2, words[..., None]).squeeze(-1)
     return each.masked_fill(words == PAD, 0.0).sum(dim=1)
 
 

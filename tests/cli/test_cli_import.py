@@ -17,7 +17,7 @@ from regard.imports import GIVEN, advice
 
 MINE = """
 from pathlib import Path
-from regard.nn.cells import CELLS
+from regard.nn.recurrent.cells import CELLS
 from regard.data.tokenizers import TOKENIZERS
 from regard.decoding.ranking import NORMALISATIONS
 
@@ -152,7 +152,7 @@ BAD = {
     "import json\njson.loads('{')\n": "{path}:2: JSONDecodeError: Expecting property name",
     "raise SystemExit(0)\n": "{path}:1: SystemExit: 0",
     "import nosuchmodule_\n": "{path}:1: ModuleNotFoundError: No module named 'nosuchmodule_'",
-    "from regard.nn.cells import CELLZ\n": "{path}:1: ImportError: cannot import name 'CELLZ'",
+    "from regard.nn.recurrent.cells import CELLZ\n": "{path}:1: ImportError: cannot import name 'CELLZ'",
 }
 
 

@@ -4,16 +4,16 @@ import torch
 
 ATTENTION = {"q_proj": "score.project_query", "k_proj": "score.project_key", "v_proj": "project_value"}
 OWN = {
-    **{f"self_attn.{theirs}": f"own.attention.{ours}" for theirs, ours in ATTENTION.items()},
-    "self_attn.out_proj": "leave_own",
-    "self_attn_layer_norm": "after_own.norm",
-    "fc1": "feedforward.enter",
-    "fc2": "feedforward.leave",
+    **{f"self_attn.{theirs}": f"self_attention.attention.{ours}" for theirs, ours in ATTENTION.items()},
+    "self_attn.out_proj": "self_output",
+    "self_attn_layer_norm": "after_self.norm",
+    "fc1": "feedforward.up",
+    "fc2": "feedforward.down",
     "final_layer_norm": "after_feedforward.norm",
 }
 CROSS = {
     **{f"encoder_attn.{theirs}": f"cross.{ours}" for theirs, ours in ATTENTION.items()},
-    "encoder_attn.out_proj": "leave_cross",
+    "encoder_attn.out_proj": "cross_output",
     "encoder_attn_layer_norm": "after_cross.norm",
 }
 NETWORKS = {"relu": "relu", "gelu": "gelu", "swish": "swiglu"}
@@ -44,9 +44,9 @@ def layer(theirs, prefix, names, swish):
         found[f"{our}.weight"] = theirs[f"{prefix}.{their}.weight"]
         found[f"{our}.{'offset' if 'norm' in our else 'bias'}"] = theirs[f"{prefix}.{their}.bias"]
     if swish:
-        weight, bias = found["feedforward.enter.weight"], found["feedforward.enter.bias"]
-        found["feedforward.enter.weight"] = torch.cat([weight, torch.zeros_like(weight)])
-        found["feedforward.enter.bias"] = torch.cat([bias, torch.ones_like(bias)])
+        weight, bias = found["feedforward.up.weight"], found["feedforward.up.bias"]
+        found["feedforward.up.weight"] = torch.cat([weight, torch.zeros_like(weight)])
+        found["feedforward.up.bias"] = torch.cat([bias, torch.ones_like(bias)])
     return found
 
 

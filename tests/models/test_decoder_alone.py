@@ -26,12 +26,12 @@ def plain_places(time):
 
 
 def plain_attention(layer, states, hidden):
-    attention = layer.own.attention
+    attention = layer.self_attention.attention
     sides = attention.score.project_query, attention.score.project_key, attention.project_value
     queries, keys, values = ((states @ side.weight.T).view(-1, HEADS, SIZE // HEADS).transpose(0, 1) for side in sides)
     scores = queries @ keys.mT / math.sqrt(SIZE // HEADS)
     context = scores.masked_fill(hidden, -math.inf).softmax(dim=-1) @ values
-    return context.transpose(0, 1).flatten(1) @ layer.leave_own.weight.T
+    return context.transpose(0, 1).flatten(1) @ layer.self_output.weight.T
 
 
 def plain_norm(norm, states):
@@ -45,8 +45,8 @@ def plain_model(decoder, tokens, prefix):
     hidden[:prefix, :prefix] = False
     states = math.sqrt(SIZE) * decoder.embed.weight[tokens] + plain_places(time)
     for layer in decoder.stack.layers:
-        states = plain_norm(layer.after_own.norm, states + plain_attention(layer, states, hidden))
-        enter, leave = layer.feedforward.enter, layer.feedforward.leave
+        states = plain_norm(layer.after_self.norm, states + plain_attention(layer, states, hidden))
+        enter, leave = layer.feedforward.up, layer.feedforward.down
         made = (states @ enter.weight.T + enter.bias).relu() @ leave.weight.T + leave.bias
         states = plain_norm(layer.after_feedforward.norm, states + made)
     return (states @ decoder.embed.weight.T + decoder.output.bias).log_softmax(dim=-1)

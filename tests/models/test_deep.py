@@ -46,7 +46,7 @@ def run(cell, inputs, from_the_right=False):
 def look(attention, query, memory):
     """softmax_j v · tanh(W q + U h_j), and Σ_j α_j h_j."""
     score = attention.score
-    energies = [score.energy[0] @ torch.tanh(score.project_query.weight @ query + score.project_key.weight @ key)
+    energies = [score.score_vector[0] @ torch.tanh(score.project_query.weight @ query + score.project_key.weight @ key)
                 for key in memory]  # fmt: skip
     weights = torch.stack(energies).softmax(0)
     return sum(weight * state for weight, state in zip(weights, memory, strict=True)), weights

@@ -40,10 +40,10 @@ def mix(between, state):
     experts, network = between.experts, between.experts.network
     shares = gates(experts, state)
     total = torch.zeros_like(state)
-    for share, enter, bias, leave, offset in zip(
-        shares, network.enter.weight, network.enter.bias, network.leave.weight, network.leave.bias, strict=True
+    for share, up, bias, down, offset in zip(
+        shares, network.up.weight, network.up.bias, network.down.weight, network.down.bias, strict=True
     ):
-        total += share * (leave @ (enter @ state + bias).clamp(min=0) + offset)
+        total += share * (down @ (up @ state + bias).clamp(min=0) + offset)
     return state + 1 / (1 + (-total).exp())
 
 
@@ -167,6 +167,6 @@ def test_the_recipe_has_the_sizes_of_the_paper():
     assert (len(model.encoder.stack.layers), len(model.decoder.cells)) == (3, 2)
     assert (model.encoder.stack.experts_under, model.decoder.experts_under) == (3, 2)
     for between in (model.encoder.stack.between, model.decoder.between):
-        assert between.experts.network.enter.weight.shape == (2048, 2048, 512)
+        assert between.experts.network.up.weight.shape == (2048, 2048, 512)
         assert between.experts.chosen == 4
         assert between.sigmoid

@@ -101,7 +101,7 @@ def test_the_bridge_and_the_context_follow_their_equations():
     start = torch.tanh(memory.summary @ decoder.bridge.weight.T + decoder.bridge.bias)
     torch.testing.assert_close(decoder.start(memory).cells[0].hidden, start)
     score = decoder.attention.score
-    inner = (score.project_query(start)[:, None] + score.project_key(memory.states)).tanh() @ score.energy[0]
+    inner = (score.project_query(start)[:, None] + score.project_key(memory.states)).tanh() @ score.score_vector[0]
     weights = inner.masked_fill(~memory.visible, float("-inf")).softmax(dim=-1)[:, None]
     context = weights @ memory.states
     one = decoder.step(torch.tensor([2, 2, 2]), memory, decoder.start(memory))

@@ -49,10 +49,10 @@ def pairs_of_norm(theirs, norm):
 
 
 def pairs_of_layer(theirs, ours):
-    yield from pairs_of_attention(theirs.self_attn, ours.own.attention, ours.leave_own)
+    yield from pairs_of_attention(theirs.self_attn, ours.self_attention.attention, ours.self_output)
     if ours.cross is not None:
-        yield from pairs_of_attention(theirs.multihead_attn, ours.cross, ours.leave_cross)
-    for their, our in ((theirs.linear1, ours.feedforward.enter), (theirs.linear2, ours.feedforward.leave)):
+        yield from pairs_of_attention(theirs.multihead_attn, ours.cross, ours.cross_output)
+    for their, our in ((theirs.linear1, ours.feedforward.up), (theirs.linear2, ours.feedforward.down)):
         yield their.weight, [our.weight]
         yield their.bias, [our.bias]
 
@@ -61,7 +61,7 @@ def norms_in_order(stack):
     """Ours as they are met on the way up, with the one before a pre-norm stack first."""
     found = [] if stack.first_norm is None else [stack.first_norm]
     for layer in stack.layers:
-        joins = layer.after_own, *([layer.after_cross] if layer.cross is not None else []), layer.after_feedforward
+        joins = layer.after_self, *([layer.after_cross] if layer.cross is not None else []), layer.after_feedforward
         found += [join.norm for join in joins]
     return found
 
@@ -172,7 +172,7 @@ def test_dropout_lies_where_the_paper_puts_it(side, monkeypatch):
     torch.testing.assert_close(dropped[0], words + place)
     states = dropped[0]
     for layer, made in zip(part.stack.layers, (dropped[1 : 1 + sublayers], dropped[1 + sublayers :]), strict=True):
-        joins = [layer.after_own, *([layer.after_cross] if side == "decoder" else []), layer.after_feedforward]
+        joins = [layer.after_self, *([layer.after_cross] if side == "decoder" else []), layer.after_feedforward]
         for join, result in zip(joins, made, strict=True):
             states = join.norm(states + result)
     torch.testing.assert_close(states, part.stack(part.embed(tokens), None if side == "decoder" else memory.visible,
@@ -242,8 +242,8 @@ def test_padding_of_targets_reaches_nothing_in_training(options):
 def test_each_attention_has_the_biases_that_it_asks_for(own, cross):
     model = small(section({"cross_attention": {"heads": 2, "bias": cross}}, attention={"heads": 2, "bias": own}))
     for layer in model.decoder.stack.layers:
-        assert [(layer.leave_own.bias is not None), (layer.leave_cross.bias is not None)] == [own, cross]
-        assert (layer.own.attention.project_value.bias is not None) is own
+        assert [(layer.self_output.bias is not None), (layer.cross_output.bias is not None)] == [own, cross]
+        assert (layer.self_attention.attention.project_value.bias is not None) is own
         assert (layer.cross.project_value.bias is not None) is cross
 
 

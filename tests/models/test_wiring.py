@@ -115,7 +115,7 @@ def test_input_feeding_asks_with_the_new_top_state(name):
     decoder, memory = model.decoder, model.encode(reading(SOURCE, LENGTHS))
     one = decoder.step(torch.tensor([5, 6, 7]), memory, decoder.start(memory))
     top = one.state.cells[-1].hidden
-    context, weights, _ = decoder.attention(top[:, None], memory.keys.attention, look=True)
+    context, weights, _ = decoder.attention(top[:, None], memory.keys.attention, return_weights=True)
     torch.testing.assert_close(one.weights, weights[:, :, 0])
     torch.testing.assert_close(one.state.fed, torch.tanh(decoder.join(torch.cat([top, context[:, 0]], dim=-1))))
 
@@ -126,13 +126,13 @@ def test_into_the_cell_asks_with_the_last_top_state(name):
     decoder, memory = model.decoder, model.encode(reading(SOURCE, LENGTHS))
     start = decoder.start(memory)
     one = decoder.step(torch.tensor([5, 6, 7]), memory, start)
-    _, weights, _ = decoder.attention(start.cells[-1].hidden[:, None], memory.keys.attention, look=True)
+    _, weights, _ = decoder.attention(start.cells[-1].hidden[:, None], memory.keys.attention, return_weights=True)
     torch.testing.assert_close(one.weights, weights[:, :, 0])
 
 
 def test_the_additive_score_has_the_size_it_is_given():
     model = tiny({"cell": "gru", "attention": {"score": "additive", "size": 3}, "context": "into_cell"})
-    assert model.decoder.attention.score.energy.shape == (1, 3)
+    assert model.decoder.attention.score.score_vector.shape == (1, 3)
     assert model.encode(reading(SOURCE, LENGTHS)).keys.attention.keys.shape == (3, 1, 4, 3)
 
 

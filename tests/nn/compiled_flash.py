@@ -7,33 +7,30 @@ import pytest
 
 SHARED = 227 * 1024  # bytes a program may have on an H100 or H200
 WIDTHS = [(64, 64), (128, 128), (256, 256), (512, 512), (64, 300), (64, 700), (300, 64), (1000, 1000)]
-NUMBERS = {"LEVEL", "MATCHED", "CHOSEN", "CENTRE", "MIDDLE", "SLACK", "BY_CHOICE", "BY_MATCH", "DCENTRE"}
+NUMBERS = {"LOG_SUM", "CENTRE", "MIDDLE", "BY_SUM", "DCENTRE"}
 TYPES = dict.fromkeys(NUMBERS, "*fp32") | dict.fromkeys(("LOW", "HIGH"), "*i32") | {"VISIBLE": "*u8"}
-TYPES |= dict.fromkeys(("PLACE", "FIRST", "LAST", "WORDS", "TARGET"), "*i64")
+TYPES |= dict.fromkeys(("PLACE", "FIRST", "LAST"), "*i64")
 TYPES |= dict.fromkeys(("HEADS", "SHARES", "T", "S"), "i32") | dict.fromkeys(("scale", "factor", "steep"), "fp32")
-OFF = dict.fromkeys(
-    ("PLAIN", "HIDES", "WINDOW", "GAUSS", "SOFT", "PICK", "NOISE", "MATCH", "CHOICE", "GIVES", "SLACKS", "ADDS"), False
-)
+OFF = dict.fromkeys(("PLAIN", "HIDES", "WINDOW", "GAUSS", "SOFT", "PICK", "GIVES", "SUMS"), False)
 USES = {
     "soft": {"HIDES": True, "WINDOW": True, "GAUSS": True, "SOFT": True, "GIVES": True},
-    "hard": {"PLAIN": True, "PICK": True, "NOISE": True, "CHOICE": True, "GIVES": True, "SLACKS": True},
+    "hard": {"PLAIN": True, "PICK": True, "GIVES": True, "SUMS": True},
 }
 
 
 def kernels(plan, sizes):
     """Each kernel that the plan launches, with its tile and what its columns are."""
-    from regard.nn.kernels.attention import flash_backward as flash_back
-    from regard.nn.kernels.attention import flash_tiles, wide_tiles
+    from regard.nn.kernels.attention import flash_backward, flash_tiles, wide_tiles
     from regard.nn.kernels.attention.flash_plans import COLUMNS, STRIP
 
-    yield flash_tiles.look, plan.look, {"C": plan.chunk, "CV": plan.slice_}
+    yield flash_tiles.attend_tiles, plan.forward, {"C": plan.chunk, "CV": plan.slice_}
     if plan.wide:
-        yield wide_tiles.wide_slopes, plan.back_query, {"C": STRIP, "CV": STRIP}
-        yield wide_tiles.by_query, plan.back_keys, {"WIDTH": sizes[0], "BC": COLUMNS}
-        yield wide_tiles.by_key, plan.back_keys, {"WIDTH": sizes[0], "BC": COLUMNS}
+        yield wide_tiles.wide_score_gradients, plan.query_backward, {"C": STRIP, "CV": STRIP}
+        yield wide_tiles.by_query, plan.keys_backward, {"WIDTH": sizes[0], "BC": COLUMNS}
+        yield wide_tiles.by_key, plan.keys_backward, {"WIDTH": sizes[0], "BC": COLUMNS}
     else:
-        yield flash_back.back_query, plan.back_query, {"C": plan.chunk, "CV": plan.slice_}
-        yield flash_back.back_keys, plan.back_keys, {"C": plan.chunk, "CV": plan.slice_}
+        yield flash_backward.query_backward, plan.query_backward, {"C": plan.chunk, "CV": plan.slice_}
+        yield flash_backward.keys_backward, plan.keys_backward, {"C": plan.chunk, "CV": plan.slice_}
 
 
 def shared_memory(kernel, tile, constants, kind):

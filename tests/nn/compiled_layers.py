@@ -63,12 +63,15 @@ def attention(length, size, kind, back):
     constants = {"SIZE": size, "VALUE": size, "D": size, "E": size, "BM": plan.queries, "BN": length, "PAIRS": plan.pairs}
     constants |= {"BLOCKS": length // plan.queries, "HIDES": True, "LIMITS": True, "CAUSAL": False}
     constants |= {"KIND": getattr(tl, name), "PRECISION": "tf32x3"}
-    return compiled(short_tiles.look_back if back else short_tiles.look, constants, kind, plan.warps, plan.registers)
+    return compiled(
+        short_tiles.attend_short_backward if back else short_tiles.attend_short, constants, kind, plan.warps, plan.registers
+    )
 
 
 def norm(size, kind, back):
     from regard.nn.kernels.layers import norm_tiles
-    from regard.nn.kernels.layers.norm import BACK, THERE, tile_for
+    from regard.nn.kernels.layers.norm import BACK, THERE
+    from regard.nn.kernels.machine import tile_for
 
     tile = tile_for(size, *(BACK if back else THERE))
     warps = tile.pop("num_warps")
@@ -79,7 +82,7 @@ def norm(size, kind, back):
 def activation(name, kind, back, width=2048):
     from regard.nn.kernels.layers import activation_tiles
     from regard.nn.kernels.layers.activation import COLUMNS, KINDS, NUMBERS
-    from regard.nn.kernels.layers.norm import tile_for
+    from regard.nn.kernels.machine import tile_for
 
     tile = tile_for(COLUMNS, NUMBERS)
     warps = tile.pop("num_warps")
@@ -91,9 +94,9 @@ def words(name, kind, size=512):
     import triton.language as tl
 
     from regard.nn.kernels.layers import words_tiles
-    from regard.nn.kernels.layers.norm import tile_for
     from regard.nn.kernels.layers.words import AT_ONCE, BLOCK, COLUMNS
     from regard.nn.kernels.layers.words import NUMBERS as NUMBERS_OF_A_TILE
+    from regard.nn.kernels.machine import tile_for
 
     tile = {"C": COLUMNS, "B": BLOCK, "AT_ONCE": AT_ONCE, "KIND": getattr(tl, NUMBERS[kind][0]), "num_warps": 4}
     tile = tile_for(size, NUMBERS_OF_A_TILE) if name == "enter" else tile

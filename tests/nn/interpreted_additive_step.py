@@ -8,7 +8,7 @@ from paths import GATED
 from test_additive_step import Trial, formula
 from test_gates import Step, distance, losses
 
-from regard.nn.kernels.attention import additive_step as glance
+from regard.nn.kernels.attention import additive_step
 from regard.nn.kernels.layers import entropy
 
 assert os.environ.get("TRITON_INTERPRET") == "1"
@@ -21,12 +21,17 @@ ALONE = pytest.mark.slow  # masks and tiles have nothing to do with each other
 
 @pytest.mark.parametrize(
     ("masked", "tile"),
-    [(False, glance.TILE), (True, 256), pytest.param(True, glance.TILE, marks=ALONE), pytest.param(False, 256, marks=ALONE)],
+    [
+        (False, additive_step.TILE),
+        (True, 256),
+        pytest.param(True, additive_step.TILE, marks=ALONE),
+        pytest.param(False, 256, marks=ALONE),
+    ],
 )
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_look_is_the_formula(shape, masked, tile, monkeypatch):
     """A small tile lets a sentence take several."""
-    monkeypatch.setattr(glance, "TILE", tile)
+    monkeypatch.setattr(additive_step, "TILE", tile)
     assert Trial(shape, masked=masked, penalty=masked).distance() < 1e-5
 
 
@@ -54,20 +59,22 @@ def test_what_is_not_visible_reaches_nothing():
 
 def test_keys_of_heads_that_lie_side_by_side():
     """[batch, source, heads x size] seen as [batch, heads, source, size]: nothing is copied, gradients come back so."""
-    flat, energy, query = torch.randn(2, 5, 12, requires_grad=True), torch.randn(3, 4), torch.randn(2, 1, 3, 4)
+    flat, score_vector, query = torch.randn(2, 5, 12, requires_grad=True), torch.randn(3, 4), torch.randn(2, 1, 3, 4)
     ways = []
     for leaf in (flat, flat.detach().double().requires_grad_()):
         keys = leaf.view(2, 5, 3, 4).transpose(1, 2)
-        weight, asked = energy.to(leaf.dtype), query.to(leaf.dtype)
+        weight, asked = score_vector.to(leaf.dtype), query.to(leaf.dtype)
         fused = leaf is flat
-        context, _ = glance.bind_glance(keys, keys, None, weight)(asked) if fused else formula(asked, keys, keys, None, weight)
+        context, _ = (
+            additive_step.bind_step(keys, keys, None, weight)(asked) if fused else formula(asked, keys, keys, None, weight)
+        )
         ways.append([context, *torch.autograd.grad(context.square().sum(), leaf)])
     assert distance(*ways) < 1e-5
 
 
 def test_a_pass_backward_forgets_one_that_did_not_reach_the_keys():
     keys, query = torch.randn(2, 1, 5, 4, requires_grad=True), torch.randn(2, 1, 1, 4, requires_grad=True)
-    look, total = glance.bind_glance(keys, keys, None, torch.ones(1, 4)), 0.0
+    look, total = additive_step.bind_step(keys, keys, None, torch.ones(1, 4)), 0.0
     for _ in range(2):
         total = total + look(query)[0].square().sum()
     torch.autograd.grad(total, query, retain_graph=True)

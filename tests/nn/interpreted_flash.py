@@ -7,7 +7,7 @@ import os
 
 import pytest
 import torch
-from test_flash_kernels import Trial, check_copy, check_frequencies, check_hard, check_soft
+from test_flash_kernels import Trial, check_hard, check_soft
 
 from regard.nn.kernels.attention import flash_launch, flash_plans
 from regard.nn.kernels.attention.flash import flash_attention, hard_attention
@@ -48,31 +48,9 @@ def test_windows_of_all_heads_together():
     check_soft(Trial(ODD), window=(1, 4))
 
 
-@pytest.mark.slow  # either below
-@pytest.mark.parametrize("options", [{}, {"straight_through": True, "hides": True}])
+@pytest.mark.parametrize("options", [{}, {"hides": True, "window": (1, 4)}])
 def test_hard(options, wide):
     check_hard(Trial(ODD), **options)
-
-
-def test_hard_narrow():
-    check_hard(Trial(ODD))
-
-
-@pytest.mark.parametrize("wide", [True], indirect=True)
-def test_hard_wide_and_straight_through(wide):
-    check_hard(Trial(ODD), straight_through=True, hides=True)
-
-
-def test_drawn():
-    check_hard(Trial(ODD), seed=3, hides=True, window=(1, 4))
-
-
-def test_copying(wide):
-    check_copy(Trial(ODD), hides=True)
-
-
-def test_draws_follow_the_softmax():
-    check_frequencies(Trial((1, 1, 160, 20, 4, 1)))
 
 
 def test_the_lowest_of_equal_scores_and_nothing_at_all():

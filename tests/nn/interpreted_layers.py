@@ -13,6 +13,7 @@ from regard.nn.attention import attention as whole_attention
 from regard.nn.attention import self_attention as own
 from regard.nn.kernels.attention import short
 from regard.nn.kernels.layers import activation, norm
+from regard.nn.kernels.random import Seed
 from regard.nn.positions import POSITIONS
 
 assert os.environ.get("TRITON_INTERPRET") == "1"
@@ -41,7 +42,7 @@ def test_large_scores():
 
 def test_whole_sentences_in_one_block_and_several_heads_a_program(monkeypatch):
     """As numbers of 16 bits are multiplied."""
-    monkeypatch.setattr(short, "plan_of", lambda target, *rest: short.Plan(target, 2, 4, None))
+    monkeypatch.setattr(short, "plan_of", lambda target, *rest: short.ShortPlan(target, 2, 4, None))
     assert Attention((2, 4, 17, 9, 7, 20), masked=True, limited=4).distance() < 1e-5
 
 
@@ -73,7 +74,7 @@ def test_cross_attention_reads_keys_and_values_of_one_product():
 def test_keys_that_positions_turn_are_not_read_where_they_lay(name):
     torch.manual_seed(1)
     layer = own.SelfAttention(whole_attention.Attention(8, 8, score="projected", heads=2, values=8))
-    states, where = torch.randn(2, 5, 8), whole_attention.Where(positions=POSITIONS[name](8, 2))
+    states, where = torch.randn(2, 5, 8), whole_attention.QueryPositions(positions=POSITIONS[name](8, 2))
     projected = layer.project(states, None, where)
     reads = (layer.attention.read(projected.queries, states, projected.prepared, path=path, where=where) for path in PATHS)
     torch.testing.assert_close(*(read.context for read in reads), rtol=1e-4, atol=1e-6)
@@ -165,7 +166,7 @@ def masks(rate=0.25, rows=64, width=96, **options):
 def test_draws_have_their_rate_and_do_not_know_each_other():
     """Within 5 deviations: of all, of each of the 8 draws of a call of Philox, of pairs, over columns, rows and calls."""
     seed = torch.tensor([2**61 + 7])
-    kept, other = masks(seed=norm.Seed(seed)), masks(seed=norm.Seed(seed, 1))
+    kept, other = masks(seed=Seed(seed)), masks(seed=Seed(seed, 1))
 
     def usual(hits, chance):
         return abs(hits.double().mean() - chance) < 5 * (chance * (1 - chance) / hits.numel()) ** 0.5
@@ -176,7 +177,7 @@ def test_draws_have_their_rate_and_do_not_know_each_other():
         assert usual(kept[:, step:] & kept[:, :-step], 0.75**2)
         assert usual(kept[step:] & kept[:-step], 0.75**2)
     assert usual(kept & other, 0.75**2)
-    assert usual(kept & masks(seed=norm.Seed(seed + 1)), 0.75**2)
+    assert usual(kept & masks(seed=Seed(seed + 1)), 0.75**2)
     assert usual(masks(rate=0.1), 0.9)
 
 

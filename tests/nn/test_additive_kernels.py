@@ -11,9 +11,9 @@ TOLERANCE = {torch.float32: 1e-5, torch.bfloat16: 1e-2, torch.float16: 2e-3}  # 
 INPUTS = ("query", "keys", "energy", "values")
 
 
-def plain(query, keys, energy, values, visible=None, first=None, last=None):
+def plain(query, keys, score_vector, values, visible=None, first=None, last=None):
     """e_ij = v · tanh(q_i + k_j), a softmax over what is seen, and a sum."""
-    scores = (torch.tanh(query[:, :, :, None] + keys[:, :, None]) * energy[:, None, None]).sum(-1)
+    scores = (torch.tanh(query[:, :, :, None] + keys[:, :, None]) * score_vector[:, None, None]).sum(-1)
     seen, key = torch.ones_like(scores, dtype=torch.bool), torch.arange(keys.shape[2], device=keys.device)
     for limit in (
         None if visible is None else visible[:, None, None],

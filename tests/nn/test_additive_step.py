@@ -3,12 +3,12 @@
 import pytest
 import torch
 
-from regard.nn.kernels.attention import additive_step as glance
+from regard.nn.kernels.attention import additive_step
 
 
-def formula(query, keys, values, visible, energy):
+def formula(query, keys, values, visible, score_vector):
     """α = softmax(w · tanh(q + k)) over what is visible, c = Σ α v."""
-    scores = torch.einsum("bqhsd,hd->bhqs", torch.tanh(query[:, :, :, None] + keys[:, None]), energy)
+    scores = torch.einsum("bqhsd,hd->bhqs", torch.tanh(query[:, :, :, None] + keys[:, None]), score_vector)
     hidden = torch.zeros_like(scores, dtype=torch.bool) if visible is None else ~visible[:, None, None].expand_as(scores)
     weights = scores.masked_fill(hidden, -1e300).softmax(dim=-1).masked_fill(hidden, 0.0)
     return torch.einsum("bhqs,bhsv->bqhv", weights, values), weights
@@ -34,10 +34,10 @@ class Trial:
         kind = torch.float64 if exact else self.tensors[0].dtype
         leaves = [tensor.to(kind).detach() for tensor in self.tensors]
         learning = [leaves[number].requires_grad_() for number in (*wanted, *range(3, len(leaves)))]
-        keys, values, energy, *queries = leaves
-        look = glance.bind_glance(keys, values, self.visible, energy)
+        keys, values, score_vector, *queries = leaves
+        look = additive_step.bind_step(keys, values, self.visible, score_vector)
         if exact:
-            look = lambda query: formula(query, keys, values, self.visible, energy)  # noqa: E731
+            look = lambda query: formula(query, keys, values, self.visible, score_vector)  # noqa: E731
         found = [look(query) for query in queries]
         total = sum((context * slope).sum() for (context, _), slope in zip(found, self.slopes, strict=True))
         for (_, weights), penalty in zip(found, self.penalties, strict=False):
@@ -52,7 +52,7 @@ class Trial:
 
 
 def test_a_cpu_is_refused():
-    assert not glance.applies(torch.zeros(1, 1, 1, 1), torch.zeros(1, 1, 1, 1))
+    assert not additive_step.applies(torch.zeros(1, 1, 1, 1), torch.zeros(1, 1, 1, 1))
 
 
 GPU = [

@@ -48,7 +48,7 @@ def projected(score, q, k, j, head):
 
 def bahdanau(score, q, k, j, head):
     inner = array(score.project_query.weight) @ q + array(score.project_key.weight) @ k
-    return array(score.energy)[head] @ np.tanh(share(inner, head, score.heads))
+    return array(score.score_vector)[head] @ np.tanh(share(inner, head, score.heads))
 
 
 PLAIN_ACTIVATIONS = {
@@ -65,9 +65,11 @@ EQUATIONS = {
     "cosine": cosine,
     "location": lambda score, q, k, j, head: (array(score.rows)[head] @ q)[j],
     "additive": bahdanau,
-    "concat": lambda score, q, k, j, head: array(score.energy)[head] @ np.tanh(share(joined(score, q, k), head, score.heads)),
+    "concat": lambda score, q, k, j, head: (
+        array(score.score_vector)[head] @ np.tanh(share(joined(score, q, k), head, score.heads))
+    ),
     "network": lambda score, q, k, j, head: (
-        array(score.energy)[head]
+        array(score.score_vector)[head]
         @ PLAIN_ACTIVATIONS[score.activation](share(joined(score, q, k) + array(score.bias), head, score.heads))
     ),
 }
@@ -127,23 +129,23 @@ def same_gradients(ours, plain, leaves, **tolerance):
 def test_additive_scores_of_every_way_equal_the_formula(activation, monkeypatch):
     """The formula without a tanh, and some queries at a time (two here, and one in the last part)."""
     for batch, heads, target, source in [(1, 1, 1, 1), (2, 1, 3, 17), (3, 2, 9, 2)]:
-        query, keys, energy = some((batch, heads, target, 5), (batch, heads, source, 5), (heads, 5))
+        query, keys, score_vector = some((batch, heads, target, 5), (batch, heads, source, 5), (heads, 5))
         monkeypatch.setitem(additive_scores.CHUNK, "cpu", 2 * keys.numel())
-        ours = bind_additive(keys, energy, activation)(query)
-        same_gradients(ours, additive(query, keys, energy, activation), [query, keys, energy])
+        ours = bind_additive(keys, score_vector, activation)(query)
+        same_gradients(ours, additive(query, keys, score_vector, activation), [query, keys, score_vector])
 
 
 def test_additive_scores_used_at_many_steps_add_their_gradients_up():
-    keys, energy, *queries = some((2, 2, 4, 5), (2, 5), *[(2, 2, 1, 5)] * 6)
-    bound = bind_additive(keys, energy)
+    keys, score_vector, *queries = some((2, 2, 4, 5), (2, 5), *[(2, 2, 1, 5)] * 6)
+    bound = bind_additive(keys, score_vector)
     ours = torch.cat([bound(query).tanh() for query in queries], dim=2)
-    plain = torch.cat([additive(query, keys, energy).tanh() for query in queries], dim=2)
-    same_gradients(ours, plain, [keys, energy, *queries])
+    plain = torch.cat([additive(query, keys, score_vector).tanh() for query in queries], dim=2)
+    same_gradients(ours, plain, [keys, score_vector, *queries])
 
 
 def test_additive_gradcheck():
     arguments = some((2, 2, 2, 3), (2, 2, 4, 3), (2, 3))
-    assert torch.autograd.gradcheck(lambda query, keys, energy: bind_additive(keys, energy)(query), arguments)
+    assert torch.autograd.gradcheck(lambda query, keys, score_vector: bind_additive(keys, score_vector)(query), arguments)
 
 
 @pytest.mark.parametrize("largest", [19.0, 21.0, 300.0])
@@ -152,9 +154,13 @@ def test_additive_scores_are_finite_and_right_far_out(largest):
     query = torch.tensor([-largest, largest, 15.0, -largest]).view(1, 1, 1, 4).requires_grad_()
     for far in (largest, 19.0, 1.0):
         keys = torch.tensor([far, far, -15.5, -far]).view(1, 1, 1, 4).requires_grad_()
-        energy = torch.randn(1, 4, requires_grad=True)
+        score_vector = torch.randn(1, 4, requires_grad=True)
         same_gradients(
-            bind_additive(keys, energy)(query), additive(query, keys, energy), [query, keys, energy], rtol=1e-5, atol=1e-5
+            bind_additive(keys, score_vector)(query),
+            additive(query, keys, score_vector),
+            [query, keys, score_vector],
+            rtol=1e-5,
+            atol=1e-5,
         )
 
 
@@ -172,7 +178,7 @@ def covered_scores(attention, query, keys, coverage):
         scale = 3**-0.5 if isinstance(attention.score, SCORES["scaled"] | SCORES["projected"]) else 1.0
         return scale * torch.einsum("bhd,bhsd->bhs", query, keys) + coverage * weight.sum(-1)[:, None]
     inner = query[:, :, None] + keys + coverage[..., None] * weight[:, None]
-    return (ACTIVATIONS[pair.activation](inner) * pair.energy[:, None]).sum(-1)
+    return (ACTIVATIONS[pair.activation](inner) * pair.score_vector[:, None]).sum(-1)
 
 
 @pytest.mark.parametrize("name", SCORES)
@@ -183,7 +189,7 @@ def test_coverage_tells_scores_what_has_been_looked_at(name):
     query, memory = some((3, 4, QUERY), (3, 5, QUERY))
     visible = torch.arange(5) < torch.tensor([5, 3, 1])[:, None]
     read = attention(query, attention.prepare(memory, visible))
-    queries, keys = attention.score.ask()(query), attention.score.prepare(memory)
+    queries, keys = attention.score.bind_query()(query), attention.score.prepare(memory)
     coverage, looks = torch.zeros(3, 2, 5).double(), []
     for i in range(4):
         scores = covered_scores(attention, queries[:, :, i], keys, coverage)

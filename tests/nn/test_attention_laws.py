@@ -10,7 +10,7 @@ from test_scopes import predicted, seen_places, visible_of
 from test_selections import SELECTED
 from torch.autograd.graph import saved_tensors_hooks
 
-from regard.nn.attention import ACTIVATIONS, SCOPES, SCORES, SELECTIONS, Attention, Trace
+from regard.nn.attention import ACTIVATIONS, SCOPES, SCORES, SELECTIONS, Attention, AttentionState
 from regard.nn.attention.attention import gather
 
 LENGTHS = np.array([5, 5, 3, 3, 1, 1, 0, 0])  # two hypotheses of each of four sentences, the last of which is empty
@@ -57,18 +57,18 @@ def results(context, weights, choice):
 def at_once(attention, query, memory):
     """Each hypothesis with a copy of its sentence."""
     prepared = attention.prepare(*(part.repeat_interleave(WIDTH, dim=0) for part in (memory, VISIBLE)))
-    return results(*attention(query, prepared, look=True))
+    return results(*attention(query, prepared, return_weights=True))
 
 
 def in_steps(attention, query, memory):
     """The hypotheses of a sentence share it, one step after the other."""
     prepared = attention.prepare(memory, VISIBLE)
-    look, trace, glances = attention.bind(prepared), attention.start(prepared), []
-    trace = Trace(*(part.repeat_interleave(WIDTH, dim=0) for part in trace))
+    step, state, steps = attention.bind(prepared), attention.start(prepared), []
+    state = AttentionState(*(part.repeat_interleave(WIDTH, dim=0) for part in state))
     for row in query.unbind(1):
-        glances.append(look(row, trace))
-        trace = glances[-1].trace
-    return results(*gather(glances))
+        steps.append(step(row, state))
+        state = steps[-1].attention_state
+    return results(*gather(steps))
 
 
 def gradients(outcome, slopes, leaves):
@@ -130,7 +130,7 @@ def test_weights_are_the_defined_distribution_over_what_is_seen(score, scope):
         attention, (query, memory) = built(**options), some_inputs()
         memory = memory.repeat_interleave(WIDTH, dim=0)
         prepared = attention.prepare(memory, visible)
-        context, weights, choice = attention(query, prepared, look=True)
+        context, weights, choice = attention(query, prepared, return_weights=True)
         looks = weights.detach().numpy()
         places, near = seen_by(attention, scope, options["heads"], query, looks)
         seen, parts = together(scope, places) > 0, together(scope, looks / near)

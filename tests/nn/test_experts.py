@@ -10,7 +10,7 @@ from torch.nn import functional
 
 from regard.errors import UserError
 from regard.nn.kernels.layers.grouped import PATHS, Groups, products
-from regard.nn.transformer.experts import Choice, Experts, Scored, fill, probability, share, variation
+from regard.nn.transformer.experts import Experts, Routing, Scored, fill, probability, share, variation
 from regard.nn.transformer.feedforward import FEEDFORWARDS
 
 SIZE, INNER = 8, 12
@@ -31,11 +31,11 @@ def made(kind=torch.float64, **options):
 
 def dense(experts, rows, scores, activation="relu"):
     """Σ_i G(x)_i E_i(x), all experts computed."""
-    enter, leave = experts.network.enter, experts.network.leave
+    up, down = experts.network.up, experts.network.down
     last = scores.sort(dim=1, descending=True).values[:, experts.chosen - 1 : experts.chosen]
     gates = scores.masked_fill(scores < last, float("-inf")).softmax(dim=1)
-    hidden = torch.einsum("rs,eis->rei", rows, enter.weight) + enter.bias
-    outputs = torch.einsum("rei,esi->res", ACTIVATIONS[activation](hidden), leave.weight) + leave.bias
+    hidden = torch.einsum("rs,eis->rei", rows, up.weight) + up.bias
+    outputs = torch.einsum("rei,esi->res", ACTIVATIONS[activation](hidden), down.weight) + down.bias
     return torch.einsum("re,res->rs", gates, outputs), gates
 
 
@@ -84,7 +84,7 @@ def test_many_experts_of_which_most_are_idle_have_no_gradients():
     experts = made(number=256, chosen=2)
     fed = with_seed(experts, torch.randn(5, SIZE, dtype=torch.float64))
     fed.states.sum().backward()
-    used = experts.network.leave.bias.grad.ne(0).any(dim=1)
+    used = experts.network.down.bias.grad.ne(0).any(dim=1)
     assert 2 <= used.sum() <= 10
     for parameter in experts.network.parameters():
         assert parameter.grad[~used].eq(0).all()
@@ -197,7 +197,7 @@ def test_capacity_fills_experts_in_turn_and_counts_who_was_over(capacity):
     for row, mine in enumerate(got):
         weights = scores[row, mine].softmax(dim=0)
         for expert, weight in zip(mine, weights, strict=True):
-            stacks = (experts.network.enter, experts.network.leave)
+            stacks = (experts.network.up, experts.network.down)
             (w1, b1), (w2, b2) = ((stack.weight[expert], stack.bias[expert]) for stack in stacks)
             expected[row] += weight * ((rows[row] @ w1.T + b1).clamp(min=0) @ w2.T + b2)
     fed = with_seed(experts, rows, seen)
@@ -219,7 +219,7 @@ def unlimited(experts):
 def test_whom_nobody_serves_passes_by_without_nan():
     scores = torch.randn(3, 4, requires_grad=True)
     served = torch.tensor([[True, True], [False, False], [True, False]])
-    weights = share(scores, Choice(torch.tensor([[0, 1], [2, 3], [1, 2]]), served))
+    weights = share(scores, Routing(torch.tensor([[0, 1], [2, 3], [1, 2]]), served))
     assert weights[1].eq(0).all()
     assert weights[2].tolist() == [1, 0]
     assert torch.autograd.grad(weights.square().sum(), scores)[0].isfinite().all()
@@ -270,7 +270,7 @@ def test_autocast_rounds_the_experts_but_not_the_gate():
     torch.testing.assert_close(fed.cost, plain.cost)
     torch.testing.assert_close(fed.states.float(), plain.states, rtol=0.1, atol=0.1)
     fed.states.float().sum().backward()
-    assert experts.network.enter.weight.grad.dtype == torch.float32
+    assert experts.network.up.weight.grad.dtype == torch.float32
 
 
 @pytest.mark.parametrize("noise", [True, False])

@@ -11,10 +11,10 @@ SIZE, INNER = 6, 10
 
 def oracle(network, activation):
     """The same weights in plain layers."""
-    enter, leave = nn.Linear(SIZE, len(network.enter.weight)), nn.Linear(INNER, SIZE)
-    enter.weight, enter.bias = network.enter.weight, network.enter.bias
-    leave.weight, leave.bias = network.leave.weight, network.leave.bias
-    return nn.Sequential(enter, activation, leave)
+    up, down = nn.Linear(SIZE, len(network.up.weight)), nn.Linear(INNER, SIZE)
+    up.weight, up.bias = network.up.weight, network.up.bias
+    down.weight, down.bias = network.down.weight, network.down.bias
+    return nn.Sequential(up, activation, down)
 
 
 class Gated(nn.Module):
@@ -51,7 +51,7 @@ def test_dropout_lies_between_the_two_products(name):
     """All of the inner numbers dropped, b₂ is left; in use nothing is dropped."""
     network = FEEDFORWARDS[name](SIZE, INNER, dropout=1.0)
     inputs = torch.randn(3, 5, SIZE)
-    torch.testing.assert_close(network(inputs).states, network.leave.bias.expand(3, 5, SIZE))
+    torch.testing.assert_close(network(inputs).states, network.down.bias.expand(3, 5, SIZE))
     torch.testing.assert_close(network.eval()(inputs).states, oracle(network, ACTIVATIONS[name])(inputs))
 
 
@@ -61,7 +61,7 @@ def test_the_maximum_inside_a_product_changes_no_value_and_no_gradient(worth, le
     """By either library, and twice through the same graph, for gradients are made in place."""
     monkeypatch.setattr("regard.nn.linear.WORTH_IT", worth)
     network, inputs = FEEDFORWARDS["relu"](SIZE, INNER), torch.randn(3, 5, SIZE)
-    parts = {"inputs": [inputs], "enter": [*network.enter.parameters()], "leave": [*network.leave.parameters()]}
+    parts = {"inputs": [inputs], "enter": [*network.up.parameters()], "leave": [*network.down.parameters()]}
     leaves = [leaf for name in parts for leaf in parts[name] if learning in (name, "all")]
     network.requires_grad_(False)
     for leaf in leaves:

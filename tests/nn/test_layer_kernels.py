@@ -8,6 +8,7 @@ from torch.nn import functional
 
 from regard.nn.kernels.attention import short
 from regard.nn.kernels.layers import activation, norm
+from regard.nn.kernels.random import Seed
 
 NEAR = {torch.float32: 1e-5, torch.float16: 3e-3, torch.bfloat16: 2e-2}  # ||ours - exact|| / ||exact||
 
@@ -99,7 +100,7 @@ class Joined:
         self.tensors = [random("states", *shape), random("residual", *shape)]
         self.tensors += [random(name, size, kind=parameters) for name in ("bias", "weight", "offset")]
         self.slopes = [random("total", *shape), random("normed", *shape)]
-        self.seed = norm.Seed(torch.tensor([12345678901234], device=device), 3)
+        self.seed = Seed(torch.tensor([12345678901234], device=device), 3)
 
     def mask(self, rate):
         """Which numbers stay, and how much larger they become: what a row of ones becomes."""
@@ -129,7 +130,7 @@ class Activated:
 
     def __init__(self, shape, name, *, biased=True, kind=torch.float32, device="cpu"):
         width, factor = shape[-1], 2 if name == "swiglu" else 1
-        self.name, self.seed = name, norm.Seed(torch.tensor([98765432109876], device=device), 5)
+        self.name, self.seed = name, Seed(torch.tensor([98765432109876], device=device), 5)
         self.tensors = [torch.randn(*shape[:-1], factor * width).to(device, kind)]
         self.tensors += [torch.randn(factor * width).to(device) if biased else None]
         self.slopes = [torch.randn(shape).to(device, kind)]

@@ -4,13 +4,13 @@ import pytest
 import torch
 from torch import nn
 
-from regard.nn.linear import ONE_DNN, Linear, once, one_dnn_applies, product, shared
+from regard.nn.linear import ONE_DNN, Linear, bind_linear, linear, matmul, one_dnn_applies
 
 
-def loop(product, state, steps=5):
+def loop(matmul, state, steps=5):
     outputs = []
     for _ in range(steps):
-        state = torch.tanh(product(state))
+        state = torch.tanh(matmul(state))
         outputs.append(state)
     return torch.stack(outputs)
 
@@ -21,7 +21,7 @@ def test_a_loop_has_the_gradients_of_the_plain_loop(bias):
     leaves = [start, *linear.parameters()]
     weights = torch.randn(5, 3, 4, dtype=torch.float64)
     plain = torch.autograd.grad((loop(linear, start) * weights).sum(), leaves)
-    tied = torch.autograd.grad((loop(shared(linear), start) * weights).sum(), leaves)
+    tied = torch.autograd.grad((loop(bind_linear(linear), start) * weights).sum(), leaves)
     for ours, theirs in zip(tied, plain, strict=True):
         torch.testing.assert_close(ours, theirs)
 
@@ -43,20 +43,20 @@ class Loop(nn.Module):
         self.linear = linear
 
     def forward(self, start):
-        return loop(shared(self.linear), start, steps=3)
+        return loop(bind_linear(self.linear), start, steps=3)
 
 
 def test_a_second_backward_through_the_same_graph_counts_each_use_once():
     linear, start = nn.Linear(4, 4), torch.randn(3, 4)
-    total = loop(shared(linear), start).sum()
+    total = loop(bind_linear(linear), start).sum()
     first = torch.autograd.grad(total, linear.weight, retain_graph=True)[0]
     torch.testing.assert_close(torch.autograd.grad(total, linear.weight)[0], first)
 
 
 def test_a_use_that_gets_no_gradient_is_left_out():
     linear, start = nn.Linear(4, 4), torch.randn(3, 4)
-    product = shared(linear)
-    used, _unused = product(start).sum(), product(start + 1)
+    matmul = bind_linear(linear)
+    used, _unused = matmul(start).sum(), matmul(start + 1)
     torch.testing.assert_close(
         torch.autograd.grad(used, linear.weight)[0], torch.autograd.grad(linear(start).sum(), linear.weight)[0]
     )
@@ -65,7 +65,7 @@ def test_a_use_that_gets_no_gradient_is_left_out():
 def test_three_dimensional_inputs():
     linear, inputs = nn.Linear(4, 5), torch.randn(2, 3, 4)
     torch.testing.assert_close(
-        torch.autograd.grad(shared(linear)(inputs).square().sum(), linear.weight),
+        torch.autograd.grad(bind_linear(linear)(inputs).square().sum(), linear.weight),
         torch.autograd.grad(linear(inputs).square().sum(), linear.weight),
     )
 
@@ -73,7 +73,7 @@ def test_three_dimensional_inputs():
 def test_autocast_gives_bfloat16_products_and_float32_gradients():
     linear, start = nn.Linear(4, 4), torch.randn(3, 4)
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        outputs = shared(linear)(start)
+        outputs = bind_linear(linear)(start)
     assert outputs.dtype == torch.bfloat16
     gradient = torch.autograd.grad(outputs.float().sum(), linear.weight)[0]
     assert gradient.dtype == torch.float32
@@ -83,7 +83,7 @@ def test_autocast_gives_bfloat16_products_and_float32_gradients():
 def test_without_gradients_it_is_the_layer():
     linear, inputs = nn.Linear(4, 5), torch.randn(2, 3, 4)
     with torch.no_grad():
-        torch.testing.assert_close(shared(linear)(inputs), linear(inputs))
+        torch.testing.assert_close(bind_linear(linear)(inputs), linear(inputs))
 
 
 @pytest.mark.parametrize("rows", [(1,), (33,), (3, 17), (0,)])
@@ -107,7 +107,7 @@ def test_the_library_that_multiplies_changes_no_value_and_no_gradient(rows, bias
 def test_what_does_not_learn_gets_no_gradient_and_the_rest_gets_its_own(learning):
     sides = {"inputs": torch.randn(3, 5, 4), "weight": torch.randn(6, 4), "bias": torch.randn(6)}
     leaves = [sides[name].requires_grad_() for name in learning.split()]
-    ours, theirs = once(**sides).square().sum(), nn.functional.linear(*sides.values()).square().sum()
+    ours, theirs = linear(**sides).square().sum(), nn.functional.linear(*sides.values()).square().sum()
     for one, other in zip(torch.autograd.grad(ours, leaves), torch.autograd.grad(theirs, leaves), strict=True):
         torch.testing.assert_close(one, other)
 
@@ -129,4 +129,4 @@ def test_a_product_may_end_at_zero(worth, monkeypatch):
     monkeypatch.setattr("regard.nn.linear.WORTH_IT", worth)
     inputs, weight, bias = torch.randn(7, 30), torch.randn(26, 30), torch.randn(26)
     expected = (inputs.double() @ weight.double().T + bias.double()).clamp(min=0).float()
-    torch.testing.assert_close(product(inputs, weight, bias, relu=True), expected, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(matmul(inputs, weight, bias, relu=True), expected, rtol=1e-4, atol=1e-4)

@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch.nn import functional
 
-from regard.nn.transformer.feedforward import Fed
-from regard.nn.transformer.norms import NORMS, Join, Stream
+from regard.nn.transformer.feedforward import SublayerOutput
+from regard.nn.transformer.norms import NORMS, AddNorm, ResidualStream
 
 BATCH, TIME, SIZE = 3, 5, 6
 VISIBLE = torch.arange(TIME) < torch.tensor([[5], [3], [1]])
@@ -104,9 +104,9 @@ def test_bfloat16_is_normalised_as_float32_is(name):
 @pytest.mark.parametrize("name", NORMS)
 def test_a_sublayer_joins_the_stream(name, before, bias):
     """Post-norm: h = norm(h + f). Pre-norm: h = h + f, of which the next sublayer reads norm(h)."""
-    join, residual, result = Join(built(name), 0.0, before), states(), states()
+    join, residual, result = AddNorm(built(name), 0.0, before), states(), states()
     offset = torch.randn(SIZE).double() if bias else None
-    total, read = join(Stream(residual, residual), Fed(result, bias=offset), VISIBLE)
+    total, read = join(ResidualStream(residual, residual), SublayerOutput(result, bias=offset), VISIBLE)
     plain = residual + result + (offset if bias else 0)
     normed = ORACLES[name](join.norm, plain, VISIBLE)
     torch.testing.assert_close(read[VISIBLE], normed)
@@ -116,8 +116,8 @@ def test_a_sublayer_joins_the_stream(name, before, bias):
 @pytest.mark.parametrize("before", [False, True])
 def test_dropout_takes_what_the_sublayer_made_and_nothing_else(before):
     """With all of it dropped, the stream goes on as it was."""
-    join, residual = Join(built("layer"), 1.0, before), states()
-    total, read = join(Stream(residual, residual), Fed(states()), None)
+    join, residual = AddNorm(built("layer"), 1.0, before), states()
+    total, read = join(ResidualStream(residual, residual), SublayerOutput(states()), None)
     normed = ORACLES["layer"](join.norm, residual, torch.ones_like(VISIBLE)).view_as(residual)
     torch.testing.assert_close(read, normed)
     torch.testing.assert_close(total, residual if before else normed)

@@ -13,8 +13,8 @@ from regard.nn.attention import PATHS, SCOPES, SCORES, SELECTIONS, Attention, at
 from regard.nn.attention.additive import bind_additive
 from regard.nn.attention.attend import APPLIES
 from regard.nn.attention.pairs import Dot
-from regard.nn.attention.scopes import Asked
-from regard.nn.linear import Linear, shared
+from regard.nn.attention.scopes import ScopeQueries
+from regard.nn.linear import Linear, bind_linear
 
 
 @pytest.mark.parametrize("learning", [True, False])
@@ -42,7 +42,10 @@ def test_autocast_attends_nearly_as_float32_does(options):
     attention = Attention(6, 6, heads=2, window=3, **options).eval()
     memory, query, slope = torch.randn(2, 5, 6, requires_grad=True), torch.randn(2, 3, 6), torch.randn(2, 3, 12)
     visible = torch.tensor([[True] * 5, [True] * 3 + [False] * 2])
-    for way in (lambda prepared: attention(query, prepared, look=True), lambda prepared: attention.one_by_one(query, prepared)):
+    for way in (
+        lambda prepared: attention(query, prepared, return_weights=True),
+        lambda prepared: attention.one_by_one(query, prepared),
+    ):
         results = []
         for enabled, inside in ((False, False), (True, False), (True, True)):
             with torch.autocast("cpu", dtype=torch.bfloat16, enabled=enabled):
@@ -60,7 +63,7 @@ def test_autocast_attends_nearly_as_float32_does(options):
 
 def by_shared():
     linear, inputs = torch.nn.Linear(4, 4), torch.randn(3, 4, requires_grad=True)
-    return lambda: shared(linear)(inputs).square().sum(), inputs, linear.weight
+    return lambda: bind_linear(linear)(inputs).square().sum(), inputs, linear.weight
 
 
 def by_mix():
@@ -97,8 +100,10 @@ STILL = [name for name, scope in SCOPES.items() if not scope.moves]
 def bounds(name):
     """Which bounds a scope has: all that a kernel knows of it."""
     with torch.device("meta"):  # no numbers, for this is asked at import
-        reach = SCOPES[name](6, 6).reach(Asked(torch.zeros(1, 1, 6), torch.zeros(1, 1).long(), None), torch.ones(1).long())
-    return tuple(part is None for part in reach[:3])
+        key_range = SCOPES[name](6, 6).key_range(
+            ScopeQueries(torch.zeros(1, 1, 6), torch.zeros(1, 1).long(), None), torch.ones(1).long()
+        )
+    return tuple(part is None for part in key_range[:3])
 
 
 DIFFERENT = list({bounds(name): name for name in STILL}.values())
@@ -166,7 +171,7 @@ def test_weights_are_made_only_when_asked_for(selection, monkeypatch):
     monkeypatch.setattr("regard.nn.attention.attention.attend", lambda task, look, path: asked.append(look) or attend(task))
     query, keys = torch.randn(1, 2, 6), attention.prepare(torch.randn(1, 3, 6))
     for look in (False, True):
-        attention(query, keys, look=look)
+        attention(query, keys, return_weights=look)
     assert asked == [False, True]
 
 

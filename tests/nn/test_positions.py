@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from regard.errors import UserError
-from regard.nn.attention import Attention, SelfAttention, Where
+from regard.nn.attention import Attention, QueryPositions, SelfAttention
 from regard.nn.positions import JOINS, POSITIONS, bucket
 
 SIZE, HEADS, PART, TIME = 8, 2, 4, 7
@@ -192,7 +192,7 @@ def test_attention_adds_and_turns_what_positions_say(name, path):
     """softmax((turn(U h) · turn(W h) / √d + bias(U h)) / τ) V h, with a causal mask, by both paths of a CPU."""
     attention = Attention(SIZE, SIZE, score="projected", heads=HEADS, values=SIZE, causal=True, temperature=0.5).double()
     positions, states = built(name, causal=True), torch.randn(3, TIME, SIZE).double()
-    where = Where(positions=positions if positions.relative else None)
+    where = QueryPositions(positions=positions if positions.relative else None)
     own = SelfAttention(attention)
     projected = own.project(states, None, where)
     found = attention.read(projected.queries, states, projected.prepared, path == "plain", path, where).context

@@ -16,7 +16,7 @@ from regard.nn.recurrent import diagonal
 from regard.nn.recurrent.cells import CELLS, GatedCell, Hidden
 from regard.nn.recurrent.gradient_flow import gradient_flow
 from regard.nn.recurrent.layers import RecurrentLayer
-from regard.nn.recurrent.scan import APPLIES, FASTEST, PATHS, Task, choose_path, scan
+from regard.nn.recurrent.scan import APPLIES, FASTEST, PATHS, ScanTask, choose_path, scan
 from regard.nn.recurrent.tape_scan import equation_for
 
 SHAPES = [(1, 1, 3, 2), (3, 17, 5, 7), (2, 33, 7, 7), (17, 3, 5, 18)]  # batch, time, input, hidden
@@ -202,7 +202,7 @@ def path_of(name, *, dtype=torch.float32, lengths=None, masked=False, shape=(3, 
     cell = CELLS[name](5, 7, **options).to(dtype)
     inputs = torch.randn(*shape, 5, dtype=dtype)
     mask = half_kept(len(inputs), 7) if masked else None
-    return choose_path(Task(cell, inputs, cell.zero_state(inputs), lengths, mask))
+    return choose_path(ScanTask(cell, inputs, cell.zero_state(inputs), lengths, mask))
 
 
 @pytest.mark.parametrize("name", CELLS)
@@ -225,7 +225,7 @@ def test_a_tape_whose_loop_would_fill_the_memory_takes_the_path_that_is_linear_i
     cell, inputs = CELLS[name](5, 256), torch.zeros(1, 1, 5)
     for batch, time, path in ((32, 64, "loop"), (32, 256, "tape")):
         wide = inputs.expand(batch, time, 5)
-        assert choose_path(Task(cell, wide, cell.zero_state(wide), None, None)) == path
+        assert choose_path(ScanTask(cell, wide, cell.zero_state(wide), None, None)) == path
 
 
 @pytest.mark.parametrize("name", ["lstm_f", "lstm_i", "lstm_o"])
@@ -260,7 +260,7 @@ class TwoProducts(GatedCell):
 
 
 def chosen_for(trial):
-    return choose_path(Task(trial.cell, trial.inputs, trial.cell.start(*trial.starts), trial.lengths, trial.mask))
+    return choose_path(ScanTask(trial.cell, trial.inputs, trial.cell.start(*trial.starts), trial.lengths, trial.mask))
 
 
 @pytest.mark.parametrize("masked", [False, True])

@@ -6,7 +6,7 @@ import torch
 from torch.nn import functional
 
 from regard.nn.attention import SCOPES, Attention
-from regard.nn.attention.scopes import Asked, gaussian, mask
+from regard.nn.attention.scopes import ScopeQueries, gaussian, mask
 
 LENGTHS = [7, 3, 1, 0]
 BATCH, HEADS, TARGET, SOURCE, SIZE = len(LENGTHS), 2, 9, 7, 4
@@ -60,7 +60,7 @@ def built(name, window, causal, heads=HEADS):
 
 def some_queries(batch=BATCH, heads=HEADS, target=TARGET, source=SOURCE):
     places = torch.arange(target).expand(batch, -1)
-    return Asked(torch.randn(batch, target, SIZE).double(), places, torch.randint(source, (batch, heads, target)))
+    return ScopeQueries(torch.randn(batch, target, SIZE).double(), places, torch.randint(source, (batch, heads, target)))
 
 
 def visible_of(lengths, source):
@@ -73,9 +73,9 @@ def test_a_scope_shows_what_its_rule_says(name, causal):
     visible, asked = visible_of(LENGTHS, SOURCE), some_queries()
     for window in WINDOWS:
         scope = built(name, window, causal)
-        reach = scope.reach(asked, torch.tensor(LENGTHS))
+        key_range = scope.key_range(asked, torch.tensor(LENGTHS))
         _, counts = scope.compress(torch.zeros(BATCH, SOURCE, SIZE).double(), visible)
-        shown = mask(reach, counts).expand(BATCH, HEADS, TARGET, -1)
+        shown = mask(key_range, counts).expand(BATCH, HEADS, TARGET, -1)
         ours = scope.expand(shown.double(), visible) > 0
         known = asked.places.numpy() + 1 if causal else np.array(LENGTHS)[:, None]
         centre = predicted(scope, asked.queries, known) if name == "local_p" else None
@@ -86,29 +86,31 @@ def test_a_scope_shows_what_its_rule_says(name, causal):
 @pytest.mark.parametrize("window", WINDOWS)
 def test_predictive_attention_weighs_by_a_gaussian(window):
     scope, asked = built("local_p", window, False), some_queries()
-    reach = scope.reach(asked, torch.tensor(LENGTHS))
+    key_range = scope.key_range(asked, torch.tensor(LENGTHS))
     centre = predicted(scope, asked.queries, np.array(LENGTHS)[:, None])
-    np.testing.assert_allclose(reach.centre.detach().numpy(), centre, rtol=1e-12)
-    near = gaussian(reach, SOURCE).detach().numpy()
+    np.testing.assert_allclose(key_range.centre.detach().numpy(), centre, rtol=1e-12)
+    near = gaussian(key_range, SOURCE).detach().numpy()
     for batch, head, i, j in np.ndindex(*near.shape):
         expected = np.exp(-((j - centre[batch, head, i]) ** 2) / (2 * (window / 2) ** 2))
         np.testing.assert_allclose(near[batch, head, i, j], expected, rtol=1e-9)
 
 
 def test_no_other_scope_has_a_gaussian():
-    reaches = {name: built(name, 2, False).reach(some_queries(), torch.tensor(LENGTHS)) for name in SCOPES}
-    assert [name for name, reach in reaches.items() if gaussian(reach, SOURCE) is not None] == ["local_p"]
+    reaches = {name: built(name, 2, False).key_range(some_queries(), torch.tensor(LENGTHS)) for name in SCOPES}
+    assert [name for name, key_range in reaches.items() if gaussian(key_range, SOURCE) is not None] == ["local_p"]
 
 
 def test_bfloat16_predicts_places_beyond_256():
     """It has 8 bits: 257 would be 256, and every second place far out would get its neighbour's weight."""
     scope, length = built("local_p", 4, False, heads=1).float(), torch.tensor([600])
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        reach = scope.reach(Asked(torch.full((1, 1, SIZE), 0.01), torch.zeros(1, 1, dtype=torch.long), None), length)
-        near = gaussian(reach, 600)[0, 0, 0]
+        key_range = scope.key_range(
+            ScopeQueries(torch.full((1, 1, SIZE), 0.01), torch.zeros(1, 1, dtype=torch.long), None), length
+        )
+        near = gaussian(key_range, 600)[0, 0, 0]
     place = torch.arange(600).double()
-    expected = torch.exp(-((place - reach.centre.double()) ** 2) / (2 * 2.0**2))[0, 0]
-    assert reach.centre.item() > 256
+    expected = torch.exp(-((place - key_range.centre.double()) ** 2) / (2 * 2.0**2))[0, 0]
+    assert key_range.centre.item() > 256
     torch.testing.assert_close(near.double(), expected, rtol=1e-3, atol=1e-6)  # float32 of places up to 600
 
 

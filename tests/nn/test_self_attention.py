@@ -6,7 +6,7 @@ import torch
 from test_attention import EQUATIONS, LONGEST, QUERY, SIZE, array
 
 from regard.errors import UserError
-from regard.nn.attention import SCOPES, SCORES, Attention, Moment, SelfAttention, Where
+from regard.nn.attention import SCOPES, SCORES, Attention, QueryPositions, SelfAttention, StepPosition
 
 TIME, HEADS = 7, 2
 LENGTHS = torch.tensor([7, 3, 1])
@@ -75,7 +75,7 @@ def one_read(attention, name, score, row, i, prefix):
 
 def follows(own, name, score, states, lengths, prefix=None, look=False):
     visible = None if lengths is None else torch.arange(states.shape[1]) < lengths[:, None]
-    ours = array(own(states, visible, look, Where(prefix=prefix)).context)
+    ours = array(own(states, visible, look, QueryPositions(prefix=prefix)).context)
     for number, row in enumerate(array(states)):
         whole = row if lengths is None else row[: lengths[number]]
         for i in range(len(whole)):
@@ -121,13 +121,13 @@ def test_no_place_of_the_future_reaches_the_past(name, look):
 @pytest.mark.parametrize("name", KINDS)
 def test_a_prefix_is_read_both_ways_and_no_further(name):
     own, states, prefix = built(scope=name, causal=True, window=4), some(), torch.tensor([4, 4, 4])
-    before = own(states, None, where=Where(prefix=prefix)).context
+    before = own(states, None, where=QueryPositions(prefix=prefix)).context
     changed = states.clone()
     changed[:, 3] += 10
-    assert not torch.isclose(before[:, 0], own(changed, None, where=Where(prefix=prefix)).context[:, 0]).all()
+    assert not torch.isclose(before[:, 0], own(changed, None, where=QueryPositions(prefix=prefix)).context[:, 0]).all()
     changed = states.clone()
     changed[:, 4:] += 10
-    assert before[:, :4].equal(own(changed, None, where=Where(prefix=prefix)).context[:, :4])
+    assert before[:, :4].equal(own(changed, None, where=QueryPositions(prefix=prefix)).context[:, :4])
 
 
 def grown(own, begun, lengths, more, prefix=None):
@@ -136,8 +136,8 @@ def grown(own, begun, lengths, more, prefix=None):
     cache = own.keep(begun, own.attention.prepare(begun, visible), lengths)
     reads = []
     for time, state in enumerate(more.unbind(dim=1)):
-        where = Where((lengths + time)[:, None], prefix)
-        moment = Moment(where, begun.shape[1] + time + 1, ragged=True, look=True)
+        where = QueryPositions((lengths + time)[:, None], prefix)
+        moment = StepPosition(where, begun.shape[1] + time + 1, ragged=True, return_weights=True)
         one, cache = own.step(state[:, None], cache, moment)
         reads.append(one)
     return reads
@@ -153,7 +153,7 @@ def test_ragged_rows_grow_as_if_each_were_alone(name, window, two_way):
     reads = grown(own, begun, lengths, more, lengths if two_way else None)
     for row, length in enumerate(lengths.tolist()):
         whole = torch.cat([begun[row, :length], more[row]])[None]
-        alone = own(whole, None, True, Where(prefix=lengths[row : row + 1] if two_way else None))
+        alone = own(whole, None, True, QueryPositions(prefix=lengths[row : row + 1] if two_way else None))
         for time, one in enumerate(reads):
             torch.testing.assert_close(one.context[row, 0], alone.context[0, length + time])
             weights = alone.weights[0, :, length + time]
@@ -165,7 +165,7 @@ def test_every_score_steps_from_nothing(score):
     own, states = built(score, causal=True), some()
     cache, expected = own.open(states[:, :0]), own(states, None).context
     for time, state in enumerate(states.unbind(dim=1)):
-        moment = Moment(Where(torch.full((len(states), 1), time)), time + 1)
+        moment = StepPosition(QueryPositions(torch.full((len(states), 1), time)), time + 1)
         one, cache = own.step(state[:, None], cache, moment)
         torch.testing.assert_close(one.context[:, 0], expected[:, time])
 
@@ -184,7 +184,7 @@ def test_a_score_of_places_ends_where_it_knows_no_more(scope, known):
 
 def test_a_row_of_padding_reads_nothing():
     for name in KINDS:
-        read = built(scope=name)(some(), torch.zeros(3, TIME, dtype=torch.bool), look=True)
+        read = built(scope=name)(some(), torch.zeros(3, TIME, dtype=torch.bool), return_weights=True)
         assert read.context.eq(0).all()
         assert read.weights.eq(0).all()
 

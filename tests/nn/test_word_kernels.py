@@ -5,7 +5,8 @@ import torch
 from test_layer_kernels import distance
 from torch.nn import functional
 
-from regard.nn.kernels.layers import norm, words
+from regard.nn.kernels.layers import words
+from regard.nn.kernels.random import Seed
 
 NEAR = {torch.float32: 1e-6, torch.bfloat16: 1e-2, torch.float16: 2e-3}
 PATTERNS = {
@@ -22,7 +23,7 @@ PATTERNS = {
 def entered_and_exact(rate, shape=(3, 5, 20), rows=1, kind=torch.float32, device="cpu"):
     """Result and gradient, ours and in float64. What stays is read off from ones."""
     states, places = torch.randn(shape).to(device, kind), torch.randn(rows, *shape[1:]).to(device)
-    slope, seed = torch.randn(shape).to(device, kind), norm.Seed(torch.tensor([98765432109], device=device), 2)
+    slope, seed = torch.randn(shape).to(device, kind), Seed(torch.tensor([98765432109], device=device), 2)
     mask = words.entered(torch.ones(shape, device=device), None, scale=1.0, rate=rate, seed=seed).cpu().double()
     leaf = states.clone().requires_grad_()
     ours = words.entered(leaf, places, scale=3.0, rate=rate, seed=seed)

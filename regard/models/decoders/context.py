@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from regard.nn.attention import Choice, Glance, Trace
+from regard.nn.attention import AttentionState, AttentionStep, HardSample
 from regard.nn.recurrent.cells import CellState
 from regard.nn.transformer.experts import Use
 
@@ -17,7 +17,7 @@ Rows = Float[Tensor, "rows _"]
 class RecurrentState(NamedTuple):
     cells: tuple[CellState, ...]  # the lowest layer first
     fed: Rows  # the last output where it is fed back (input feeding); otherwise of no width
-    trace: Trace | None = None  # what attention remembers of earlier steps
+    attention_state: AttentionState | None = None  # what attention remembers of earlier steps
 
 
 class Inputs(NamedTuple):
@@ -32,7 +32,7 @@ class Inputs(NamedTuple):
         return self._replace(share=self.share + share)
 
 
-class Climbed(NamedTuple):
+class LayersRun(NamedTuple):
     """One step of the layers."""
 
     cells: tuple[CellState, ...]
@@ -43,19 +43,19 @@ class Climbed(NamedTuple):
 class Parts(NamedTuple):
     """A decoder's pieces, bound for one pass over a target."""
 
-    stack: Callable[[Inputs, tuple[CellState, ...]], Climbed]  # one step of all layers
-    look: Callable[[Tensor, Trace | None], Glance]  # query, what was left behind -> context, weights ...
+    stack: Callable[[Inputs, tuple[CellState, ...]], LayersRun]  # one step of all layers
+    look: Callable[[Tensor, AttentionState | None], AttentionStep]  # query, what was left behind -> context, weights ...
     feed: Callable[[Tensor], Tensor] | None  # what is fed -> its share in the first cell
     join: Callable[[Tensor], Tensor]  # tanh(W [s_i; c_i] + b), the layer under the logits
 
 
-class Moment(NamedTuple):
+class DecoderStep(NamedTuple):
     """One step: what it knows, where it looked, and what it leaves behind."""
 
     known: Rows  # [s_i; c_i], or the joined output where the step itself needs it
     state: RecurrentState
     weights: Float[Tensor, "rows heads source"] | None = None
-    choice: Choice | None = None
+    choice: HardSample | None = None
     use: Use | None = None  # of experts
 
 
@@ -66,8 +66,8 @@ def join(hidden: Rows, context: Rows) -> Rows:
 class NoContext:
     """The plain encoder-decoder: all that is known of the source is in s_0 (Sutskever et al. 2014)."""
 
-    def __init__(self, asks: int = -1) -> None:
-        self.asks = asks  # the layer whose state asks: 0 the lowest, -1 the top one
+    def __init__(self, query_layer: int = -1) -> None:
+        self.query_layer = query_layer  # the layer whose state asks: 0 the lowest, -1 the top one
 
     def fed_size(self, context_size: int, output_size: int) -> int:
         """Of what the first layer reads beside the last word."""
@@ -82,9 +82,9 @@ class NoContext:
         """Whether a step waits for nothing but the lowest layer of the one before."""
         return False
 
-    def step(self, parts: Parts, inputs: Inputs, state: RecurrentState) -> Moment:
+    def step(self, parts: Parts, inputs: Inputs, state: RecurrentState) -> DecoderStep:
         cells, top, use = parts.stack(inputs, state.cells)
-        return Moment(top, RecurrentState(cells, state.fed), use=use)
+        return DecoderStep(top, RecurrentState(cells, state.fed), use=use)
 
     def output(self, parts: Parts, known: Float[Tensor, "*rows known"]) -> Float[Tensor, "*rows output"]:
         """The layer under the logits: it feeds nothing, so teacher forcing computes it for all steps at once."""
@@ -94,10 +94,10 @@ class NoContext:
 class AfterCell(NoContext):
     """s_i asks, c_i is joined after the cell: tanh(W [s_i; c_i])  (Luong et al. 2015, eq. 5)."""
 
-    def step(self, parts: Parts, inputs: Inputs, state: RecurrentState) -> Moment:
+    def step(self, parts: Parts, inputs: Inputs, state: RecurrentState) -> DecoderStep:
         cells, top, use = parts.stack(inputs, state.cells)
-        context, weights, trace, choice = parts.look(cells[self.asks].hidden, state.trace)
-        return Moment(join(top, context), RecurrentState(cells, state.fed, trace), weights, choice, use)
+        context, weights, attention_state, choice = parts.look(cells[self.query_layer].hidden, state.attention_state)
+        return DecoderStep(join(top, context), RecurrentState(cells, state.fed, attention_state), weights, choice, use)
 
 
 class InputFeeding(NoContext):
@@ -106,12 +106,12 @@ class InputFeeding(NoContext):
     def fed_size(self, context_size: int, output_size: int) -> int:
         return output_size
 
-    def step(self, parts: Parts, inputs: Inputs, state: RecurrentState) -> Moment:
+    def step(self, parts: Parts, inputs: Inputs, state: RecurrentState) -> DecoderStep:
         assert parts.feed is not None
         cells, top, use = parts.stack(inputs.plus(parts.feed(state.fed)), state.cells)
-        context, weights, trace, choice = parts.look(cells[self.asks].hidden, state.trace)
+        context, weights, attention_state, choice = parts.look(cells[self.query_layer].hidden, state.attention_state)
         output = parts.join(join(top, context))
-        return Moment(output, RecurrentState(cells, output, trace), weights, choice, use)
+        return DecoderStep(output, RecurrentState(cells, output, attention_state), weights, choice, use)
 
     def output(self, parts: Parts, known: Float[Tensor, "*rows known"]) -> Float[Tensor, "*rows output"]:
         return known
@@ -125,13 +125,13 @@ class IntoCell(NoContext):
 
     @property
     def needs_lowest_only(self) -> bool:
-        return self.asks == 0
+        return self.query_layer == 0
 
-    def step(self, parts: Parts, inputs: Inputs, state: RecurrentState) -> Moment:
+    def step(self, parts: Parts, inputs: Inputs, state: RecurrentState) -> DecoderStep:
         assert parts.feed is not None
-        context, weights, trace, choice = parts.look(state.cells[self.asks].hidden, state.trace)
+        context, weights, attention_state, choice = parts.look(state.cells[self.query_layer].hidden, state.attention_state)
         cells, top, use = parts.stack(self.enter(inputs.plus(parts.feed(context)), context), state.cells)
-        return Moment(join(top, context), RecurrentState(cells, state.fed, trace), weights, choice, use)
+        return DecoderStep(join(top, context), RecurrentState(cells, state.fed, attention_state), weights, choice, use)
 
     def enter(self, inputs: Inputs, context: Rows) -> Inputs:
         return inputs
@@ -155,4 +155,4 @@ CONTEXTS: dict[str, type[NoContext]] = {
     "to_all_layers": ToAllLayers,
 }
 
-ASKS = {"top": -1, "lowest": 0}  # whose state asks
+QUERY_LAYERS = {"top": -1, "lowest": 0}  # whose state asks

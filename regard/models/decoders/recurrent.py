@@ -9,16 +9,16 @@ from torch import Tensor, nn
 
 from regard.data.tokenizers import PAD
 from regard.models.attention import memory_limit
-from regard.models.decoders.context import ASKS, CONTEXTS, Climbed, Inputs, Moment, Parts, RecurrentState
+from regard.models.decoders.context import CONTEXTS, QUERY_LAYERS, DecoderStep, Inputs, LayersRun, Parts, RecurrentState
 from regard.models.decoders.recurrent_config import RecurrentDecoderConfig as RecurrentDecoderConfig
 from regard.models.decoders.words import WordDecoder
 from regard.models.interface import Memory, Step, StepFunction, Steps
 from regard.models.limits import Limit
-from regard.nn.attention import Glance, Prepared, Trace
+from regard.nn.attention import AttentionState, AttentionStep, PreparedMemory
 from regard.nn.attention.attention import join_choices
 from regard.nn.copying import COPIES
 from regard.nn.dropout import Dropout
-from regard.nn.linear import Linear, shared
+from regard.nn.linear import Linear, bind_linear
 from regard.nn.recurrent.cells import CELLS, Cell, CellList, CellState
 from regard.nn.recurrent.layers import CONNECTIONS, connection_over, recurrent_mask
 from regard.nn.recurrent.scan import scan
@@ -32,7 +32,7 @@ Present = Bool[Tensor, "batch target"] | None  # what is no padding, if experts 
 class Keys(NamedTuple):
     """What is computed once a sentence."""
 
-    attention: Prepared | None
+    attention: PreparedMemory | None
     copying: Float[Tensor, "batch source output"] | None
 
 
@@ -42,7 +42,9 @@ class RecurrentDecoder(WordDecoder):
     def __init__(self, config: RecurrentDecoderConfig, vocabulary: int, memory_size: int, summary_size: int) -> None:
         super().__init__()
         hidden, embedding = config.hidden_size, config.embedding_size
-        self.context = choose(CONTEXTS, config.context, "use of the context")(choose(ASKS, config.asks, "layer that asks"))
+        self.context = choose(CONTEXTS, config.context, "use of the context")(
+            choose(QUERY_LAYERS, config.asks, "layer that asks")
+        )
         self.output_size = embedding if config.tied else hidden
         self.attention = None if config.attention is None else config.attention.build(hidden, memory_size)
         context_size = 0 if self.attention is None else self.attention.context_size
@@ -52,7 +54,7 @@ class RecurrentDecoder(WordDecoder):
         self.dropout = Dropout(config.dropout)
         cell = choose(CELLS, config.cell, "cell")
         self.cells, self.connections = CellList(), nn.ModuleList()
-        top_size = self.pile_up(config, cell, self.context.beside_size(context_size))
+        top_size = self.build_layers(config, cell, self.context.beside_size(context_size))
         self.recurrent_dropout = config.recurrent_dropout
         self.from_fed = Linear(fed, self.first.width, bias=False) if fed else None
         self.has_attention, self.copies_words = self.attention is not None, config.copy_words is not None
@@ -68,7 +70,7 @@ class RecurrentDecoder(WordDecoder):
         if config.tied:
             self.output.weight = self.embed.weight
 
-    def pile_up(self, config: RecurrentDecoderConfig, cell: type[Cell], beside: int) -> int:
+    def build_layers(self, config: RecurrentDecoderConfig, cell: type[Cell], beside: int) -> int:
         """Layers and what lies over them; the size of what the last gives."""
         size, hidden, kind = config.embedding_size, config.hidden_size, choose(CONNECTIONS, config.connections, "connection")
         self.between: Between | None = None
@@ -93,8 +95,8 @@ class RecurrentDecoder(WordDecoder):
 
     def start(self, memory: Memory) -> RecurrentState:
         fed = 0 if self.from_fed is None else self.from_fed.in_features
-        trace = None if self.attention is None else self.attention.start(memory.keys.attention)
-        return RecurrentState(self.start_cells(memory), memory.states.new_zeros(len(memory.states), fed), trace)
+        attention_state = None if self.attention is None else self.attention.start(memory.keys.attention)
+        return RecurrentState(self.start_cells(memory), memory.states.new_zeros(len(memory.states), fed), attention_state)
 
     def start_cells(self, memory: Memory) -> tuple[CellState, ...]:
         """s_0 = tanh(W summary), for each layer and each vector of its state (Bahdanau et al. 2015, A.2.2); or what the
@@ -113,22 +115,22 @@ class RecurrentDecoder(WordDecoder):
 
     def bind(self, memory: Memory, layers: int | None = None) -> Parts:
         """The decoder's pieces (only the lowest `layers`, if told) as functions for one pass over a target."""
-        join = shared(self.join)
+        join = bind_linear(self.join)
         return Parts(
             stack=self.bind_stack(memory.states, layers),
             look=nowhere if self.attention is None else self.attention.bind(memory.keys.attention),
-            feed=shared(self.from_fed) if self.from_fed is not None else None,
+            feed=bind_linear(self.from_fed) if self.from_fed is not None else None,
             join=lambda known: torch.tanh(join(known)),
         )
 
-    def bind_stack(self, rows: Tensor, layers: int | None) -> Callable[[Inputs, tuple[CellState, ...]], Climbed]:
+    def bind_stack(self, rows: Tensor, layers: int | None) -> Callable[[Inputs, tuple[CellState, ...]], LayersRun]:
         """One step of the layers."""
         cells = list(self.cells)[:layers]
         steps = [cell.bind(self.mask(cell, rows)) for cell in cells]
         projects = [cell.bind_project() for cell in cells]
         connections = [connection.bind() for connection in self.connections[:layers]]  # type: ignore[operator]
 
-        def stack(first: Inputs, states: tuple[CellState, ...]) -> Climbed:
+        def stack(first: Inputs, states: tuple[CellState, ...]) -> LayersRun:
             new, inputs, share, use = [], first.words, first.share, None
             for depth, (step, state) in enumerate(zip(steps, states, strict=True)):
                 if depth:
@@ -137,7 +139,7 @@ class RecurrentDecoder(WordDecoder):
                     share = projects[depth](with_beside(inputs, first.beside))
                 new.append(step(share, state))
                 inputs = connections[depth](inputs, new[-1].hidden, share)
-            return Climbed(tuple(new), inputs, use)
+            return LayersRun(tuple(new), inputs, use)
 
         return stack
 
@@ -177,13 +179,13 @@ class RecurrentDecoder(WordDecoder):
     def one_by_one(self, words: Words, memory: Memory, state: RecurrentState, present: Present) -> Steps:
         """Step by step as far up as a step must know of the one before; the layers above that in one scan each."""
         start, layers = state.cells, 1 if self.context.needs_lowest_only else len(self.cells)
-        parts, moments, state = self.bind(memory, layers), list[Moment](), state._replace(cells=state.cells[:layers])
+        parts, moments, state = self.bind(memory, layers), list[DecoderStep](), state._replace(cells=state.cells[:layers])
         for inputs in self.inputs(words, present):
             moments.append(self.context.step(parts, inputs, state))
             state = moments[-1].state
         known, use = torch.stack([moment.known for moment in moments], dim=1), total(moment.use for moment in moments)
         if layers < len(start):
-            known, use = self.climb(known, start, present)
+            known, use = self.run_layers(known, start, present)
         weights = torch.stack([moment.weights for moment in moments if moment.weights is not None], dim=2)
         choices = [moment.choice for moment in moments if moment.choice is not None]
         return Steps(self.context.output(parts, known), weights, choice=join_choices(choices), cost=self.cost(use))
@@ -198,7 +200,7 @@ class RecurrentDecoder(WordDecoder):
     def cost(self, use: Use | None) -> Float[Tensor, ""] | None:
         return None if self.between is None else self.between.experts.cost(use)
 
-    def climb(
+    def run_layers(
         self, known: Float[Tensor, "batch target known"], start: tuple[CellState, ...], present: Present
     ) -> tuple[Tensor, Use | None]:
         """[what the lowest layer gives; c] of all steps -> [what the top gives; c]."""
@@ -232,7 +234,7 @@ class RecurrentDecoder(WordDecoder):
         top, states, use = self.scan_layers(words, state.cells, present=present)
         if self.attention is None:
             return Steps(torch.tanh(self.join(top)), cost=self.cost(use))
-        context, weights, choice = self.attention(states[self.context.asks], memory.keys.attention, look)
+        context, weights, choice = self.attention(states[self.context.query_layer], memory.keys.attention, look)
         outputs = torch.tanh(self.join(torch.cat([top, context], dim=-1)))
         return Steps(outputs, weights, choice=choice, cost=self.cost(use))
 
@@ -251,5 +253,5 @@ def with_beside(inputs: Float[Tensor, "*rows size"], beside: Float[Tensor, "*row
     return inputs if beside is None else torch.cat([inputs, beside.to(inputs.dtype)], dim=-1)
 
 
-def nowhere(query: Tensor, trace: Trace | None) -> Glance:
+def nowhere(query: Tensor, attention_state: AttentionState | None) -> AttentionStep:
     raise AssertionError("a decoder without attention does not look")

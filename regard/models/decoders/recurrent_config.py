@@ -6,7 +6,7 @@ from pydantic import model_validator
 
 from regard.bounds import Depth, Size
 from regard.models.attention import AttentionConfig
-from regard.models.decoders.context import ASKS, CONTEXTS
+from regard.models.decoders.context import CONTEXTS, QUERY_LAYERS
 from regard.models.experts import ExpertsBetween
 from regard.nn.copying import COPIES
 from regard.nn.recurrent.cells import CELLS
@@ -22,7 +22,7 @@ class RecurrentDecoderConfig(Section):
     layers: Depth = 1
     attention: AttentionConfig | None = AttentionConfig()
     context: Annotated[str, name_of(CONTEXTS, "use of the context")] = "into_cell"
-    asks: Annotated[str, name_of(ASKS, "layer that asks")] = "top"  # the layer whose state is the query
+    asks: Annotated[str, name_of(QUERY_LAYERS, "layer that asks")] = "top"  # the layer whose state is the query
     connections: Annotated[str, name_of(CONNECTIONS, "connection")] = "plain"  # between layers
     connect_from: Positive = 1  # the lowest layer that has the connection over it
     connect_top: bool = False  # whether the top layer has it too

@@ -13,7 +13,7 @@ from regard.models.decoders.words import WordDecoder
 from regard.models.interface import Memory, Step, StepFunction, Steps
 from regard.models.limits import Limit, smallest
 from regard.models.transformer import HeadsConfig, StackConfig, stack_limit
-from regard.nn.attention import Moment, Prepared, Where
+from regard.nn.attention import PreparedMemory, QueryPositions, StepPosition
 from regard.nn.copying import COPIES
 from regard.nn.transformer.layers import LayerState
 from regard.recipe import name_of
@@ -30,7 +30,7 @@ class TransformerDecoderConfig(StackConfig):
 class Keys(NamedTuple):
     """What is computed once a sentence."""
 
-    layers: Sequence[Prepared]
+    layers: Sequence[PreparedMemory]
     copying: Float[Tensor, "batch source output"] | None
 
 
@@ -66,7 +66,7 @@ class TransformerDecoder(WordDecoder):
     def start(self, memory: Memory) -> TransformerState:
         nothing = memory.states.new_zeros(len(memory.states), 0, self.stack.size)
         layers = tuple(
-            LayerState(layer.own.open(nothing), layer.to_memory.start(keys))
+            LayerState(layer.self_attention.open(nothing), layer.to_memory.start(keys))
             for layer, keys in zip(self.stack.layers, memory.keys.layers, strict=True)
         )
         return TransformerState(torch.zeros(nothing.shape[:2], dtype=torch.long, device=nothing.device), layers)
@@ -77,7 +77,7 @@ class TransformerDecoder(WordDecoder):
 
         def step(tokens: Int[Tensor, "rows"], state: TransformerState) -> Step:
             time = state.words.shape[1]
-            moment = Moment(Where(torch.full((len(tokens), 1), time, device=tokens.device)), time + 1)
+            moment = StepPosition(QueryPositions(torch.full((len(tokens), 1), time, device=tokens.device)), time + 1)
             top, layers, weights = self.stack.step(self.words(tokens), moment, state.layers, looks)
             outputs = top.view(batch, len(top) // batch, -1)
             logits = self.logits(Steps(outputs, copying=self.copying(outputs, memory))).flatten(0, 1)

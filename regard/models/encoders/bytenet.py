@@ -3,7 +3,6 @@
 import math
 from typing import Annotated, Literal
 
-import torch
 from jaxtyping import Float, Int, Shaped
 from pydantic import Field, model_validator
 from torch import Tensor, nn
@@ -14,6 +13,7 @@ from regard.models.inputs import InputConfig, build_input
 from regard.models.interface import Encoder, Memory
 from regard.nn.convolution import Convolution, DilatedBlock
 from regard.nn.dropout import Dropout
+from regard.nn.lengths import length_mask
 from regard.recipe import Rate, Section
 
 
@@ -74,11 +74,11 @@ class ByteNetEncoder(Encoder):
 
     def forward(self, values: Shaped[Tensor, "batch *values"], lengths: Int[Tensor, "batch"] | None = None) -> Memory:
         read, lengths = self.read(values, lengths)
-        known = torch.arange(read.shape[1], device=read.device) < lengths[:, None]
+        known = length_mask(lengths, read.shape[1])
         words = self.dropout(read).masked_fill(~known[..., None], 0.0)
         states = self.enter(self.unfold(words))
-        ends = (self.stretch * lengths.double() + self.extra).ceil()  # as math.ceil has it
-        visible = torch.arange(states.shape[1], device=read.device) < ends[:, None]
+        ends = (self.stretch * lengths.double() + self.extra).ceil().long()  # as math.ceil has it
+        visible = length_mask(ends, states.shape[1])
         for block in self.blocks:
             states = block(states, visible)
         return Memory(states.masked_fill(~visible[..., None], 0.0), visible)

@@ -14,6 +14,7 @@ from regard.models.interface import Encoder, Memory
 from regard.models.limits import Limit, limit
 from regard.nn.convolution import Convolution, GatedBlock
 from regard.nn.dropout import Dropout
+from regard.nn.lengths import length_mask
 from regard.nn.pooling import mean_over
 from regard.nn.positions import POSITIONS, Positions
 from regard.recipe import Rate, Section, choose, name_of
@@ -108,7 +109,7 @@ class ConvolutionalEncoder(Encoder):
         read, lengths = self.read(values, lengths)
         self.positions.check(read.shape[1])
         places = torch.arange(read.shape[1], device=read.device)
-        visible = places < lengths[:, None]
+        visible = length_mask(lengths, read.shape[1])
         words = self.dropout(self.positions.embed(read, places[None]))
         states = self.enter(words)
         for block in self.blocks:

@@ -13,11 +13,12 @@ from regard.data.fields import Shape
 from regard.models.experts import ExpertsBetween
 from regard.models.inputs import InputConfig, build_input
 from regard.models.interface import Encoder, Memory
+from regard.nn.lengths import length_mask
 from regard.nn.linear import Linear
 from regard.nn.recurrent.cells import CELLS, Cell
 from regard.nn.recurrent.layers import CONNECTIONS, Columns, RecurrentStack, States
 from regard.nn.recurrent.scan import reverse_within
-from regard.nn.recurrent.tape import TapeCell, own_attention
+from regard.nn.recurrent.tape import TapeCell, tape_attention_weights
 from regard.recipe import Positive, Rate, Section, choose, name_of
 
 
@@ -103,21 +104,24 @@ class RecurrentEncoder(Encoder):
     def forward(self, values: Shaped[Tensor, "batch *values"], lengths: Int[Tensor, "batch"] | None = None) -> Memory:
         """All states of the top layer, and what every layer and direction ended with."""
         words, lengths = self.read(values, lengths)
-        states, last, cost = self.stack.climb(reverse_within(words, lengths) if self.reverse else words, lengths)
+        states, last, cost = self.stack.run_layers(reverse_within(words, lengths) if self.reverse else words, lengths)
         if self.reverse:
             states = reverse_within(states, lengths)  # state j stays beside word j
-        visible = torch.arange(words.shape[1], device=words.device) < lengths[:, None]
+        visible = length_mask(lengths, words.shape[1])
         states = self.stack.dropout(states)
         states = (states if self.project is None else self.project(states)).masked_fill(~visible[..., None], 0.0)
         return Memory(states, visible, torch.cat(self.summary(last), dim=-1), cost=cost, last=last)
 
-    def past(self, values: Shaped[Tensor, "batch *values"]) -> Float[Tensor, "batch source source"] | None:
+    def self_attention_weights(self, values: Shaped[Tensor, "batch *values"]) -> Float[Tensor, "batch source source"] | None:
         """Of the lowest layer: words before a word by the direction that comes from the left, words after it by the other."""
         cells = [cell for cell in self.stack.lowest if isinstance(cell, TapeCell)]
         if not cells:
             return None
         words = self.embed(values.flip(1) if self.reverse else values)
-        looks = [own_attention(cells[0], words), *(own_attention(cell, words.flip(1)).flip(1, 2) for cell in cells[1:])]
+        looks = [
+            tape_attention_weights(cells[0], words),
+            *(tape_attention_weights(cell, words.flip(1)).flip(1, 2) for cell in cells[1:]),
+        ]
         both = torch.stack(looks).sum(0)
         return both.flip(1, 2) if self.reverse else both
 

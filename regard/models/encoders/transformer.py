@@ -12,6 +12,7 @@ from regard.models.interface import Encoder, Memory
 from regard.models.limits import Limit
 from regard.models.transformer import StackConfig, stack_limit
 from regard.nn.embedding import Embedding
+from regard.nn.lengths import length_mask
 
 
 class TransformerEncoderConfig(StackConfig):
@@ -34,11 +35,11 @@ class TransformerEncoder(Encoder):
 
     def forward(self, values: Shaped[Tensor, "batch *values"], lengths: Int[Tensor, "batch"] | None = None) -> Memory:
         words, lengths = self.read(values, lengths)
-        visible = torch.arange(words.shape[1], device=words.device) < lengths[:, None]
+        visible = length_mask(lengths, words.shape[1])
         result = self.stack(words, visible)
         return Memory(result.states, visible, cost=result.cost)
 
-    def past(self, values: Shaped[Tensor, "batch *values"]) -> Float[Tensor, "batch source source"] | None:
+    def self_attention_weights(self, values: Shaped[Tensor, "batch *values"]) -> Float[Tensor, "batch source source"] | None:
         """The mean of all heads of all layers."""
-        passed = self.stack(self.embed(values), None, look_back=True).passed
-        return torch.stack([one.own.weights.mean(dim=1) for one in passed]).mean(dim=0)
+        passed = self.stack(self.embed(values), None, return_self_weights=True).passed
+        return torch.stack([one.self_attention.weights.mean(dim=1) for one in passed]).mean(dim=0)

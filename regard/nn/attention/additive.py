@@ -1,8 +1,8 @@
-"""v · φ(q + k) for all pairs; what is kept for the way back never has [target, source, size] numbers.
+"""v · φ(q + k) for all pairs; what is kept for backward never has [target, source, size] elements.
 
-For tanh on a CPU:  tanh(q + k) = 1 - 2 r  with  r = 1 / (1 + e^{2q} e^{2k}):  the exponentials are taken once a query and once
-a key, and what is left for each pair is a product and a reciprocal. Queries are taken one at a time; backward computes r again.
-Everything else is the plain formula on some queries at a time, computed again on the way back.
+For tanh on a CPU:  tanh(q + k) = 1 - 2 r  with  r = 1 / (1 + e^{2q} e^{2k}):  the exponentials are taken once per query and
+once per key, and what is left for each pair is a product and a reciprocal. Queries are taken one at a time; backward computes
+r again. Everything else is the plain formula on some queries at a time, computed again backward.
 """
 
 from collections.abc import Callable
@@ -14,11 +14,13 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.utils.checkpoint import checkpoint
 
+from regard.nn.autograd import apply
+
 Queries = Float[Tensor, "batch heads target size"]
 Keys = Float[Tensor, "batch heads source size"]
 Scores = Float[Tensor, "batch heads target source"]
 LARGEST = 20.0  # of |k|: e^{2k} is neither 0 nor ∞, so r is right for any q; beyond it the plain formula is taken
-CHUNK = {"cpu": 1 << 20, "cuda": 1 << 27}  # numbers of the plain formula at a time
+CHUNK = {"cpu": 1 << 20, "cuda": 1 << 27}  # elements of the plain formula at a time
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "tanh": torch.tanh,
     "relu": torch.relu,
@@ -30,94 +32,94 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 def additive(
     query: Queries,
     keys: Keys,
-    energy: Float[Tensor, "heads size"],
+    score_vector: Float[Tensor, "heads size"],
     activation: str = "tanh",
     seen: Float[Tensor, "batch heads target source size"] | None = None,
 ) -> Scores:
     """The specification: e_ij = v · φ(q_i + k_j)"""
     both = query[:, :, :, None] + keys[:, :, None]
     both = both if seen is None else both + seen
-    return torch.einsum("bhtsd,hd->bhts", ACTIVATIONS[activation](both), energy)
+    return torch.einsum("bhtsd,hd->bhts", ACTIVATIONS[activation](both), score_vector)
 
 
-def in_chunks(query: Queries, keys: Keys, energy: Float[Tensor, "heads size"], activation: str) -> Scores:
-    """The same, some queries at a time, computed again on the way back."""
+def in_chunks(query: Queries, keys: Keys, score_vector: Float[Tensor, "heads size"], activation: str) -> Scores:
+    """The same, some queries at a time, computed again backward."""
     rows = max(1, CHUNK.get(keys.device.type, 1 << 20) // max(keys.numel(), 1))
     parts = [
-        checkpoint(additive, part, keys, energy, activation, use_reentrant=False, preserve_rng_state=False)
+        checkpoint(additive, part, keys, score_vector, activation, use_reentrant=False, preserve_rng_state=False)
         for part in torch.split(query, rows, dim=2)
     ]
     return torch.cat(parts, dim=2)
 
 
-class Sums:
+class KeySums:
     """What the uses of one set of keys add up while going backward."""
 
     def __init__(self) -> None:
         self.keys: Tensor | None = None  # Σ_i g_ij r_ij (1 - r_ij), to be multiplied by 4 v
-        self.energy: Tensor | float = 0.0  # Σ_ij g_ij (1 - 2 r_ij)
+        self.score_vector: Tensor | float = 0.0  # Σ_ij g_ij (1 - 2 r_ij)
         self.task = -1  # the pass backward they belong to
 
     def of_this_pass(self, like: Tensor) -> Tensor:
         if self.keys is None or self.task != torch._C._current_graph_task_id():
-            self.keys, self.energy, self.task = torch.zeros_like(like), 0.0, torch._C._current_graph_task_id()
+            self.keys, self.score_vector, self.task = torch.zeros_like(like), 0.0, torch._C._current_graph_task_id()
         return self.keys
 
 
-class _Tie(torch.autograd.Function):
+class _TieKeys(torch.autograd.Function):
     """keys, v -> e^{2 keys}, v. Backward runs after every use has."""
 
     @staticmethod
-    def forward(ctx: Any, keys: Tensor, energy: Tensor, sums: Sums) -> tuple[Tensor, Tensor]:
+    def forward(ctx: Any, keys: Tensor, score_vector: Tensor, sums: KeySums) -> tuple[Tensor, Tensor]:
         ctx.sums = sums
-        ctx.save_for_backward(energy)
+        ctx.save_for_backward(score_vector)
         ctx.set_materialize_grads(False)
-        return exponential(keys), energy.view_as(energy)
+        return exponential(keys), score_vector.view_as(score_vector)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *_: Any) -> tuple[Tensor | None, Tensor | None, None]:
-        (energy,), sums = ctx.saved_tensors, ctx.sums
+        (score_vector,), sums = ctx.saved_tensors, ctx.sums
         if sums.keys is None or sums.task != torch._C._current_graph_task_id():
             return None, None, None
         keys, sums.keys = sums.keys, None
-        return keys * (4 * energy[:, None]), sums.energy, None
+        return keys * (4 * score_vector[:, None]), sums.score_vector, None
 
 
-class _Use(torch.autograd.Function):
+class _ScoreKeys(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, query: Tensor, keys: Tensor, energy: Tensor, sums: Sums) -> Tensor:
+    def forward(ctx: Any, query: Tensor, keys: Tensor, score_vector: Tensor, sums: KeySums) -> Tensor:
         raised = exponential(query)
-        ctx.save_for_backward(raised, keys, energy)
+        ctx.save_for_backward(raised, keys, score_vector)
         ctx.sums = sums
-        one, whole = energy.new_ones(energy.shape[1]), energy.sum(dim=1)[:, None]
-        parts = [whole - 2 * weigh(ratio(row, keys, one), energy) for row in raised.unbind(2)]
+        one, whole = score_vector.new_ones(score_vector.shape[1]), score_vector.sum(dim=1)[:, None]
+        parts = [whole - 2 * weigh(ratio(row, keys, one), score_vector) for row in raised.unbind(2)]
         return torch.stack(parts, dim=2)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *outer: Tensor) -> tuple[Tensor, None, None, None]:
-        raised, keys, energy = ctx.saved_tensors
+        raised, keys, score_vector = ctx.saved_tensors
         (gradient,), sums = outer, ctx.sums
         into = sums.of_this_pass(keys)
-        one, queries = energy.new_ones(energy.shape[1]), []
+        one, queries = score_vector.new_ones(score_vector.shape[1]), []
         for row, slope in zip(raised.unbind(2), gradient.unbind(2), strict=True):
             part = ratio(row, keys, one)
             total = slope.sum(dim=(0, 2))[:, None] - 2 * over_pairs(slope, part)
-            sums.energy = sums.energy + total
+            sums.score_vector = sums.score_vector + total
             part = torch.addcmul(part, part, part, value=-1)  # r (1 - r) = tanh' / 4
             queries.append(over_keys(slope, part))
             into.addcmul_(part, slope[..., None])
-        return torch.stack(queries, dim=2) * (4 * energy[:, None]), None, None, None
+        return torch.stack(queries, dim=2) * (4 * score_vector[:, None]), None, None, None
 
 
 Ratios = Float[Tensor, "batch heads source size"]
 Slopes = Float[Tensor, "batch heads source"]
 
 
-def weigh(part: Ratios, energy: Float[Tensor, "heads size"]) -> Slopes:
+def weigh(part: Ratios, score_vector: Float[Tensor, "heads size"]) -> Slopes:
     """v · r; one head takes the faster product of a matrix and a vector."""
-    return part @ energy[0] if len(energy) == 1 else (part @ energy[..., None]).squeeze(-1)
+    return part @ score_vector[0] if len(score_vector) == 1 else (part @ score_vector[..., None]).squeeze(-1)
 
 
 def over_keys(slope: Slopes, part: Ratios) -> Float[Tensor, "batch heads size"]:
@@ -141,17 +143,19 @@ def ratio(query: Float[Tensor, "batch heads size"], keys: Keys, one: Float[Tenso
     return torch.addcmul(one, query[:, :, None], keys).reciprocal_()
 
 
-def bind_additive(keys: Keys, energy: Float[Tensor, "heads size"], activation: str = "tanh") -> Callable[[Queries], Scores]:
+def bind_additive(
+    keys: Keys, score_vector: Float[Tensor, "heads size"], activation: str = "tanh"
+) -> Callable[[Queries], Scores]:
     """`additive` of these keys as a function for one pass over a target."""
     if keys.device.type != "cpu" or activation != "tanh" or too_large(keys):  # a GPU has its own kernels
-        return lambda query: in_chunks(query, keys, energy, activation)
-    sums = Sums()
-    raised, tied = _Tie.apply(keys.contiguous(), energy, sums)  # type: ignore[no-untyped-call]
+        return lambda query: in_chunks(query, keys, score_vector, activation)
+    sums = KeySums()
+    raised, tied = apply(_TieKeys, keys.contiguous(), score_vector, sums)
 
     def score(query: Queries) -> Scores:
         if query.shape[2] == 0:
-            return in_chunks(query, keys, energy, activation)
-        return _Use.apply(query, raised, tied, sums)  # type: ignore[no-untyped-call, no-any-return]
+            return in_chunks(query, keys, score_vector, activation)
+        return apply(_ScoreKeys, query, raised, tied, sums)
 
     return score
 

@@ -8,22 +8,21 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from regard.errors import UserError
-from regard.nn.attention.attend import Task, attend, bind_mix, weigh
-from regard.nn.attention.choice import Choice
+from regard.nn.attention.attend import AttentionTask, attend, bind_mix, weigh
 from regard.nn.attention.pairs import Network, Queries, Scoring
-from regard.nn.attention.scopes import SCOPES, Asked, Reach, mask
+from regard.nn.attention.scopes import SCOPES, KeyRange, ScopeQueries, mask
 from regard.nn.attention.scores import SCORES
-from regard.nn.attention.selections import SELECTIONS, Soft
-from regard.nn.kernels.attention import additive_step as glances
+from regard.nn.attention.selections import SELECTIONS, HardSample, Soft
+from regard.nn.kernels.attention import additive_step
 from regard.nn.kernels.attention.short import Joint, here
-from regard.nn.linear import Linear, Projection, joined, once
+from regard.nn.linear import Linear, Projection, joined, linear
 from regard.nn.positions import Positions
 
 States = Float[Tensor, "batch source memory"]
 Rows = Float[Tensor, "rows _"]
 
 
-class Prepared(NamedTuple):
+class PreparedMemory(NamedTuple):
     """A memory as this attention sees it, made once."""
 
     keys: Float[Tensor, "batch heads fewer size"]
@@ -38,30 +37,30 @@ class Prepared(NamedTuple):
         return self.visible.sum(dim=1)
 
 
-class Trace(NamedTuple):
-    """What earlier steps leave behind, a row each."""
+class AttentionState(NamedTuple):
+    """What an attention remembers of earlier steps, one row per hypothesis."""
 
     steps: Int[Tensor, "rows 1"]
-    reached: Int[Tensor, "rows heads"]  # where the last step looked hardest
-    coverage: Float[Tensor, "rows heads _"]  # Σ of the weights so far; of no width where nobody asks
+    reached: Int[Tensor, "rows heads"]  # the key of the last step's largest weight
+    coverage: Float[Tensor, "rows heads _"]  # Σ of the weights so far; of no width without coverage
 
 
-class Glance(NamedTuple):
-    """One step: what it read, where it looked, and what it leaves behind."""
+class AttentionStep(NamedTuple):
+    """One query per row: context, weights, and what the next step has to know."""
 
     context: Rows
     weights: Float[Tensor, "rows heads source"]
-    trace: Trace
-    choice: Choice | None = None  # of rows, one step each
+    attention_state: AttentionState
+    choice: HardSample | None = None  # of one step per row
 
 
-Selection = tuple[Tensor, Tensor, Choice | None]  # context, weights, what was drawn
-Select = Callable[[Tensor, Tensor, Trace], Selection]  # of projected queries, the queries themselves, what earlier steps left
-EVERYTHING = Reach()
+Selection = tuple[Tensor, Tensor, HardSample | None]  # context, weights, what was drawn
+Select = Callable[[Tensor, Tensor, AttentionState], Selection]  # of projected queries, the queries themselves, the state
+EVERYTHING = KeyRange()
 
 
-class Where(NamedTuple):
-    """What is known of the places of queries."""
+class QueryPositions(NamedTuple):
+    """Where queries stand in their sequence."""
 
     places: Int[Tensor, "#batch target"] | None = None  # 0 and up unless given
     prefix: Int[Tensor, "batch"] | None = None  # so many keys are visible to all queries, causal or not
@@ -77,22 +76,22 @@ class Where(NamedTuple):
         return self.positions.turn(keys, self.of(states)), None if self.positions.turns else fused
 
 
-ANYWHERE = Where()
+ANYWHERE = QueryPositions()
 
 
-class Read(NamedTuple):
-    """All steps at once."""
+class AttentionOutput(NamedTuple):
+    """All queries at once."""
 
     context: Float[Tensor, "batch target context"]
     weights: Float[Tensor, "batch heads target source"] | None
-    choice: Choice | None
+    choice: HardSample | None
 
 
 class Attention(nn.Module):
     """Any score, scope and selection, with any number of heads.
 
-    The context is what the heads read, side by side: of the memory itself, or of `values` numbers projected from it, which the
-    heads share out. `coverage` lets scores know how much of each key has been looked at already.
+    The context is what the heads read, side by side: of the memory itself, or of `values` elements projected from it, which the
+    heads share out. `coverage` lets scores know how much weight each key has had already.
     """
 
     def __init__(
@@ -115,18 +114,20 @@ class Attention(nn.Module):
 
     @property
     def sequential(self) -> bool:
-        """Whether a step must know where earlier ones looked."""
+        """Whether a step must know the weights of earlier ones."""
         return self.scope.moves or self.covered is not None
 
-    def prepare(self, memory: States, visible: Bool[Tensor, "batch source"] | None = None, where: Where = ANYWHERE) -> Prepared:
+    def prepare(
+        self, memory: States, visible: Bool[Tensor, "batch source"] | None = None, where: QueryPositions = ANYWHERE
+    ) -> PreparedMemory:
         """`visible` None: nothing is padding."""
         there = torch.ones(memory.shape[:2], dtype=torch.bool, device=memory.device) if visible is None else visible
         seen, counts = self.scope.compress(memory, there)
         keys, values, fused = self.keys_and_values(seen, where)
         keys, fused = where.turn(keys, fused, memory)
-        return Prepared(keys, values, counts, there, visible is None, fused)
+        return PreparedMemory(keys, values, counts, there, visible is None, fused)
 
-    def keys_and_values(self, seen: States, where: Where) -> tuple[Tensor, Tensor, Joint | None]:
+    def keys_and_values(self, seen: States, where: QueryPositions) -> tuple[Tensor, Tensor, Joint | None]:
         """By one product if kernels can read it as it lies."""
         if self.project_value is None:
             return self.score.prepare(seen, where.places), seen[:, None], None
@@ -140,155 +141,157 @@ class Attention(nn.Module):
         """A head's share of each of several maps of the same states, by one product; which is joint if all are of one size."""
         parts = [Projection(one.weight, one.bias) for one in maps]
         sizes = [len(part.weight) for part in parts]
-        joint = once(states, *joined(parts))
+        joint = linear(states, *joined(parts))
         shares = [self.score.split(part) for part in torch.split(joint, sizes, dim=-1)]
         width = sizes[0] // self.heads  # not -1: there may be no states yet
         return shares, joint.view(*joint.shape[:2], len(parts), self.heads, width) if len(set(sizes)) == 1 else None
 
-    def start(self, prepared: Prepared) -> Trace:
-        """Before the first step, one row a sentence."""
+    def start(self, prepared: PreparedMemory) -> AttentionState:
+        """Before the first step, one row per sentence."""
         rows, width = len(prepared.counts), prepared.counts.shape[1] if self.covered is not None else 0
         nothing = torch.zeros(rows, self.heads, dtype=torch.long, device=prepared.counts.device)
-        return Trace(nothing[:, :1], nothing, prepared.keys.new_zeros(rows, self.heads, width, dtype=torch.float32))
+        return AttentionState(nothing[:, :1], nothing, prepared.keys.new_zeros(rows, self.heads, width, dtype=torch.float32))
 
     def forward(
-        self, query: Float[Tensor, "batch target query"], prepared: Prepared, look: bool = False, path: str | None = None,
-        where: Where = ANYWHERE,
-    ) -> Read:  # fmt: skip
+        self, query: Float[Tensor, "batch target query"], prepared: PreparedMemory, return_weights: bool = False,
+        path: str | None = None, where: QueryPositions = ANYWHERE,
+    ) -> AttentionOutput:  # fmt: skip
         """Queries of known places, all at once."""
         if self.sequential:
             return self.one_by_one(query, prepared)
-        return self.read(self.score.ask()(query), query, prepared, look, path, where)
+        return self.read(self.score.bind_query()(query), query, prepared, return_weights, path, where)
 
     def read(
-        self, queries: Queries, query: Float[Tensor, "batch target query"], prepared: Prepared, look: bool = False,
-        path: str | None = None, where: Where = ANYWHERE,
-    ) -> Read:  # fmt: skip
+        self, queries: Queries, query: Float[Tensor, "batch target query"], prepared: PreparedMemory,
+        return_weights: bool = False, path: str | None = None, where: QueryPositions = ANYWHERE,
+    ) -> AttentionOutput:  # fmt: skip
         """`queries` as the score projected them."""
         bias = None
         if where.positions is not None:
             bias = where.positions.bias(queries, where.of(query), prepared.keys.shape[2])
             queries = where.positions.turn(queries, where.of(query))
         keys, values, counts, visible, whole, fused = prepared
-        hidden, reach = None if whole else counts, self.reach(query, prepared, where)
-        task = Task(self.score.pair, queries, keys, values, hidden, reach, self.selection, bias, fused)
-        context, weights, choice = attend(task, look, path)
-        weights = self.scope.expand(weights, visible) if weights is not None and look else None
-        return Read(context.transpose(1, 2).flatten(2), weights, choice)
+        hidden, key_range = None if whole else counts, self.key_range(query, prepared, where)
+        task = AttentionTask(self.score.pair, queries, keys, values, hidden, key_range, self.selection, bias, fused)
+        context, weights, choice = attend(task, return_weights, path)
+        weights = self.scope.expand(weights, visible) if weights is not None and return_weights else None
+        return AttentionOutput(context.transpose(1, 2).flatten(2), weights, choice)
 
-    def reach(self, query: Float[Tensor, "batch target query"], prepared: Prepared, where: Where) -> Reach:
+    def key_range(
+        self, query: Float[Tensor, "batch target query"], prepared: PreparedMemory, where: QueryPositions
+    ) -> KeyRange:
         if not self.scope.bounded:
             return EVERYTHING
         places = where.of(query).expand(query.shape[:2])
         nowhere = places[:, None].expand(-1, self.heads, -1)
-        return self.scope.reach(Asked(query, places, nowhere, where.prefix), prepared.lengths)
+        return self.scope.key_range(ScopeQueries(query, places, nowhere, where.prefix), prepared.lengths)
 
-    def one_by_one(self, query: Float[Tensor, "batch target query"], prepared: Prepared) -> Read:
-        look, trace, glances = self.bind(prepared), self.start(prepared), []
+    def one_by_one(self, query: Float[Tensor, "batch target query"], prepared: PreparedMemory) -> AttentionOutput:
+        step, state, steps = self.bind(prepared), self.start(prepared), list[AttentionStep]()
         for row in query.unbind(dim=1):
-            glances.append(look(row, trace))
-            trace = glances[-1].trace
-        return gather(glances)
+            steps.append(step(row, state))
+            state = steps[-1].attention_state
+        return gather(steps)
 
-    def bind(self, prepared: Prepared) -> Callable[[Rows, Trace | None], Glance]:
+    def bind(self, prepared: PreparedMemory) -> Callable[[Rows, AttentionState | None], AttentionStep]:
         """One step as a function for one pass over a target; a sentence's hypotheses share its memory."""
-        select, ask, batch = self.bind_select(prepared), self.score.ask(), len(prepared.keys)
+        select, project, batch = self.bind_select(prepared), self.score.bind_query(), len(prepared.keys)
 
-        def look(query: Rows, trace: Trace | None) -> Glance:
-            assert trace is not None
+        def step(query: Rows, state: AttentionState | None) -> AttentionStep:
+            assert state is not None
             queries = query.view(batch, len(query) // batch, -1)
-            context, weights, choice = select(ask(queries), queries, trace)
+            context, weights, choice = select(project(queries), queries, state)
             choice = None if choice is None else by_row(choice)
             shown = self.scope.expand(weights, prepared.visible).transpose(1, 2).flatten(0, 1)
-            left = self.leave(trace, weights)
-            return Glance(context.transpose(1, 2).flatten(0, 1).flatten(1), shown, left, choice)
+            after = self.next_state(state, weights)
+            return AttentionStep(context.transpose(1, 2).flatten(0, 1).flatten(1), shown, after, choice)
 
-        return look
+        return step
 
-    def bind_select(self, prepared: Prepared) -> Select:
+    def bind_select(self, prepared: PreparedMemory) -> Select:
         keys, values, counts, *_ = prepared
-        if self.covered is None and self.takes_glances(keys, values):
-            return self.bind_glance(prepared)
-        score, reach_of, read = self.bind_score(keys), self.bind_reach(prepared), bind_mix(values, self.heads)
+        if self.covered is None and self.one_launch(keys, values):
+            return self.bind_kernel(prepared)
+        score, key_range_of, read = self.bind_score(keys), self.bind_key_range(prepared), bind_mix(values, self.heads)
         padding = ~mask(EVERYTHING, counts)
 
-        def select(queries: Tensor, asked: Tensor, trace: Trace) -> Selection:
-            reach = reach_of(asked, trace)
-            hidden = padding if reach is EVERYTHING else ~mask(reach, counts)
-            weights, choice = weigh(score(queries, trace), hidden, reach, self.selection)
+        def select(queries: Tensor, asked: Tensor, state: AttentionState) -> Selection:
+            key_range = key_range_of(asked, state)
+            hidden = padding if key_range is EVERYTHING else ~mask(key_range, counts)
+            weights, choice = weigh(score(queries, state), hidden, key_range, self.selection)
             return read(weights), weights, choice
 
         return select
 
-    def bind_reach(self, prepared: Prepared) -> Callable[[Tensor, Trace], Reach]:
+    def bind_key_range(self, prepared: PreparedMemory) -> Callable[[Tensor, AttentionState], KeyRange]:
         if not self.scope.bounded:
-            return lambda asked, trace: EVERYTHING
+            return lambda asked, state: EVERYTHING
         lengths = prepared.lengths
 
-        def reach(asked: Float[Tensor, "batch queries size"], trace: Trace) -> Reach:
+        def key_range(asked: Float[Tensor, "batch queries size"], state: AttentionState) -> KeyRange:
             each = asked.shape[:2]
-            return self.scope.reach(Asked(asked, trace.steps.view(each), trace.reached.view(*each, -1).mT), lengths)
+            queries = ScopeQueries(asked, state.steps.view(each), state.reached.view(*each, -1).mT)
+            return self.scope.key_range(queries, lengths)
 
-        return reach
+        return key_range
 
-    def takes_glances(self, keys: Tensor, values: Tensor) -> bool:
-        """Whether one launch does all of a step: for tanh networks that look at everything, softly."""
+    def one_launch(self, keys: Tensor, values: Tensor) -> bool:
+        """Whether one kernel does all of a step: softmax of a tanh network over all keys."""
         pair, each = self.score.pair, values.expand(-1, self.heads, -1, -1)
         plain = type(self.selection) is Soft and not self.scope.bounded
-        return isinstance(pair, Network) and pair.activation == "tanh" and plain and glances.applies(keys, each)
+        return isinstance(pair, Network) and pair.activation == "tanh" and plain and additive_step.applies(keys, each)
 
-    def bind_glance(self, prepared: Prepared) -> Select:
+    def bind_kernel(self, prepared: PreparedMemory) -> Select:
         pair = self.score.pair
         assert isinstance(pair, Network)
         values = prepared.values.expand(-1, self.heads, -1, -1)
-        use = glances.bind_glance(prepared.keys, values, prepared.counts, pair.energy / self.selection.temperature)
+        use = additive_step.bind_step(prepared.keys, values, prepared.counts, pair.score_vector / self.selection.temperature)
 
-        def select(queries: Tensor, asked: Tensor, trace: Trace) -> Selection:
+        def select(queries: Tensor, asked: Tensor, state: AttentionState) -> Selection:
             context, weights = use(queries.transpose(1, 2))
             return context.transpose(1, 2), weights, None
 
         return select
 
-    def bind_score(self, keys: Tensor) -> Callable[[Tensor, Trace], Tensor]:
+    def bind_score(self, keys: Tensor) -> Callable[[Tensor, AttentionState], Tensor]:
         if self.covered is None:
             score: Scoring = self.score.pair.bind(keys)
-            return lambda queries, trace: score(queries)
+            return lambda queries, state: score(queries)
         pair, weight, whole = self.score.pair, self.covered.to(keys.dtype), keys.contiguous()
 
-        def covered(queries: Float[Tensor, "batch heads queries size"], trace: Trace) -> Tensor:
+        def covered(queries: Float[Tensor, "batch heads queries size"], state: AttentionState) -> Tensor:
             batch, _, number, _ = queries.shape
-            coverage = trace.coverage.view(batch, number, self.heads, -1).transpose(1, 2)
+            coverage = state.coverage.view(batch, number, self.heads, -1).transpose(1, 2)
             return pair.covered(queries, whole, coverage.to(keys.dtype), weight)
 
         return covered
 
-    def leave(self, trace: Trace, weights: Float[Tensor, "batch heads queries fewer"]) -> Trace:
-        """What the next step may want to know."""
-        steps, reached, coverage = trace
+    def next_state(self, state: AttentionState, weights: Float[Tensor, "batch heads queries fewer"]) -> AttentionState:
+        steps, reached, coverage = state
         if self.scope.bounded:
             steps = steps + 1
         if self.scope.moves:
             reached = weights.detach().argmax(dim=-1).transpose(1, 2).flatten(0, 1)
         if self.covered is not None:
             coverage = coverage + weights.transpose(1, 2).flatten(0, 1)
-        return Trace(steps, reached, coverage)
+        return AttentionState(steps, reached, coverage)
 
 
-def gather(glances: list[Glance]) -> Read:
+def gather(steps: list[AttentionStep]) -> AttentionOutput:
     """Steps side by side."""
-    context = torch.stack([one.context for one in glances], dim=1)
-    weights = torch.stack([one.weights for one in glances], dim=2)
-    choices = [one.choice for one in glances if one.choice is not None]
-    return Read(context, weights, join_choices(choices))
+    context = torch.stack([one.context for one in steps], dim=1)
+    weights = torch.stack([one.weights for one in steps], dim=2)
+    choices = [one.choice for one in steps if one.choice is not None]
+    return AttentionOutput(context, weights, join_choices(choices))
 
 
-def join_choices(choices: list[Choice]) -> Choice | None:
+def join_choices(choices: list[HardSample]) -> HardSample | None:
     """Of steps taken one by one, which is done where a step is known to later ones."""
     if not choices:
         return None
     log_prob = torch.cat([one.log_prob for one in choices], dim=1)
-    return Choice(log_prob, torch.cat([one.entropy for one in choices], dim=1), lasting=True)
+    return HardSample(log_prob, torch.cat([one.entropy for one in choices], dim=1), lasting=True)
 
 
-def by_row(choice: Choice) -> Choice:
+def by_row(choice: HardSample) -> HardSample:
     return choice._replace(log_prob=choice.log_prob.flatten()[:, None], entropy=choice.entropy.flatten()[:, None])

@@ -30,7 +30,7 @@ class Dot:
         return query if self.scale == 1 else query * self.scale
 
     def covered(self, query: Queries, keys: Keys, coverage: Scores, weight: Float[Tensor, "heads size"]) -> Scores:
-        """Scores that know how much of each key has been looked at already (Tu et al. 2016; See et al. 2017)."""
+        """Scores that know how much of each key has had weight already (Tu et al. 2016; See et al. 2017)."""
         return self.scaled(query) @ keys.mT + coverage * weight.sum(-1)[:, None, None]
 
 
@@ -38,17 +38,17 @@ class Dot:
 class Network:
     """e_ij = v · φ(q_i + k_j);  with coverage c:  v · φ(q_i + k_j + w c_ij)."""
 
-    energy: Float[Tensor, "heads size"]
+    score_vector: Float[Tensor, "heads size"]
     activation: str = "tanh"
 
     def bind(self, keys: Keys) -> Scoring:
-        return bind_additive(keys, self.energy.to(keys.dtype), self.activation)
+        return bind_additive(keys, self.score_vector.to(keys.dtype), self.activation)
 
     def covered(self, query: Queries, keys: Keys, coverage: Scores, weight: Float[Tensor, "heads size"]) -> Scores:
-        def score(query: Tensor, keys: Tensor, coverage: Tensor, weight: Tensor, energy: Tensor) -> Tensor:
-            return additive(query, keys, energy, self.activation, coverage[..., None] * weight[:, None, None])
+        def score(query: Tensor, keys: Tensor, coverage: Tensor, weight: Tensor, score_vector: Tensor) -> Tensor:
+            return additive(query, keys, score_vector, self.activation, coverage[..., None] * weight[:, None, None])
 
-        inputs = query, keys, coverage, weight, self.energy.to(keys.dtype)
+        inputs = query, keys, coverage, weight, self.score_vector.to(keys.dtype)
         return checkpoint(score, *inputs, use_reentrant=False, preserve_rng_state=False)  # type: ignore[no-any-return]
 
 

@@ -1,4 +1,4 @@
-"""Which keys a query may see. One class a scope; SCOPES names them.
+"""Which keys a query may see. One class per scope; SCOPES names them.
 
 Every scope is a stretch of keys, `first` to `last`, that moves with the query. Together with padding that is the only rule of
 what is visible: key j counts for query i if it is no padding and first_i <= j <= last_i.
@@ -10,15 +10,15 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from regard.nn.linear import Linear, shared
+from regard.nn.linear import Linear, bind_linear
 
 Places = Int[Tensor, "batch target"]
 Bounds = Int[Tensor, "batch #heads target"]
 Visible = Bool[Tensor, "batch source"]
 
 
-class Reach(NamedTuple):
-    """What each query may see; None: no bound on this side."""
+class KeyRange(NamedTuple):
+    """The keys that each query may see, from first to last; None: no bound on this side."""
 
     first: Bounds | None = None
     last: Bounds | None = None
@@ -26,12 +26,12 @@ class Reach(NamedTuple):
     deviation: float = 1.0
 
 
-class Asked(NamedTuple):
-    """What a scope may know of the queries."""
+class ScopeQueries(NamedTuple):
+    """What a scope may know of the queries: ScopeQueries in, KeyRange out."""
 
     queries: Float[Tensor, "batch target query"]
     places: Places  # how many steps came before
-    reached: Int[Tensor, "batch heads target"]  # where the step before looked hardest
+    reached: Int[Tensor, "batch heads target"]  # the key of the last step's largest weight
     prefix: Int[Tensor, "batch"] | None = None  # so many keys are visible to all, causal or not
 
     @property
@@ -46,7 +46,7 @@ class Scope(nn.Module):
 
     local: ClassVar[bool] = False  # whether keys are out of reach even if it is not causal
     compresses: ClassVar[bool] = False  # whether there are fewer keys than states
-    moves: ClassVar[bool] = False  # whether it follows where earlier steps looked, so that steps must be taken one by one
+    moves: ClassVar[bool] = False  # whether it depends on the weights of earlier steps, so that steps must be taken one by one
 
     def __init__(self, query_size: int, memory_size: int, heads: int = 1, window: int = 10, causal: bool = False) -> None:
         super().__init__()
@@ -62,17 +62,17 @@ class Scope(nn.Module):
         """Whether some keys may be out of reach."""
         return self.local or self.causal
 
-    def reach(self, asked: Asked, lengths: Int[Tensor, "batch"]) -> Reach:
-        return Reach(last=asked.latest if self.causal else None)
+    def key_range(self, asked: ScopeQueries, lengths: Int[Tensor, "batch"]) -> KeyRange:
+        return KeyRange(last=asked.latest if self.causal else None)
 
-    def ended(self, asked: Asked, last: Bounds) -> Bounds:
+    def ended(self, asked: ScopeQueries, last: Bounds) -> Bounds:
         """A stretch that goes on to `last`, or to what a causal query may know."""
         return torch.minimum(last, asked.latest) if self.causal else last
 
     def compress(
         self, memory: Float[Tensor, "batch source memory"], visible: Visible
     ) -> tuple[Float[Tensor, "batch fewer memory"], Bool[Tensor, "batch fewer"]]:
-        """The memory that is looked at."""
+        """The memory as keys are made of it."""
         return memory, visible
 
     def expand(
@@ -94,9 +94,9 @@ class LocalMonotonic(Scope):
 
     local = True
 
-    def reach(self, asked: Asked, lengths: Int[Tensor, "batch"]) -> Reach:
+    def key_range(self, asked: ScopeQueries, lengths: Int[Tensor, "batch"]) -> KeyRange:
         own = within(asked.places, lengths)[:, None]
-        return Reach(own - self.window, self.ended(asked, own + self.window))
+        return KeyRange(own - self.window, self.ended(asked, own + self.window))
 
 
 class LocalPredictive(Scope):
@@ -109,13 +109,13 @@ class LocalPredictive(Scope):
         self.project = Linear(self.query_size, self.query_size, bias=False)
         self.predict = Linear(self.query_size, self.heads, bias=False)
 
-    def reach(self, asked: Asked, lengths: Int[Tensor, "batch"]) -> Reach:
-        share = torch.sigmoid(shared(self.predict)(torch.tanh(shared(self.project)(asked.queries))))
+    def key_range(self, asked: ScopeQueries, lengths: Int[Tensor, "batch"]) -> KeyRange:
+        share = torch.sigmoid(bind_linear(self.predict)(torch.tanh(bind_linear(self.project)(asked.queries))))
         known = asked.latest[:, 0] + 1 if self.causal else lengths[:, None]  # S, of which a causal query knows what came so far
         centre = (share * known[..., None].float()).mT  # bfloat16 counts to 256
         near = centre.detach()
         first, last = (near - self.window).ceil().long(), (near + self.window).floor().long()
-        return Reach(first, self.ended(asked, last), centre, self.window / 2)
+        return KeyRange(first, self.ended(asked, last), centre, self.window / 2)
 
 
 class Blocks(Scope):
@@ -123,10 +123,10 @@ class Blocks(Scope):
 
     local = True
 
-    def reach(self, asked: Asked, lengths: Int[Tensor, "batch"]) -> Reach:
+    def key_range(self, asked: ScopeQueries, lengths: Int[Tensor, "batch"]) -> KeyRange:
         own = within(asked.places, lengths)[:, None]
         first = own // self.window * self.window
-        return Reach(first, self.ended(asked, first + self.window - 1))
+        return KeyRange(first, self.ended(asked, first + self.window - 1))
 
 
 class Compressed(Scope):
@@ -150,9 +150,9 @@ class Compressed(Scope):
         padded = nn.functional.pad(visible, (0, -visible.shape[1] % self.window))
         return padded.view(len(visible), padded.shape[1] // self.window, self.window)
 
-    def reach(self, asked: Asked, lengths: Int[Tensor, "batch"]) -> Reach:
+    def key_range(self, asked: ScopeQueries, lengths: Int[Tensor, "batch"]) -> KeyRange:
         """If causal, the blocks that lie wholly in the past."""
-        return Reach(last=(asked.latest + 1) // self.window - 1 if self.causal else None)
+        return KeyRange(last=(asked.latest + 1) // self.window - 1 if self.causal else None)
 
     def expand(
         self, weights: Float[Tensor, "batch heads target fewer"], visible: Visible
@@ -164,12 +164,12 @@ class Compressed(Scope):
 
 
 class Monotonic(Scope):
-    """From where the step before looked hardest on: it never turns back."""
+    """From the key of the last step's largest weight on: it never turns back."""
 
     local = moves = True
 
-    def reach(self, asked: Asked, lengths: Int[Tensor, "batch"]) -> Reach:
-        return Reach(asked.reached, asked.places[:, None] if self.causal else None)
+    def key_range(self, asked: ScopeQueries, lengths: Int[Tensor, "batch"]) -> KeyRange:
+        return KeyRange(asked.reached, asked.places[:, None] if self.causal else None)
 
 
 def within(places: Places, lengths: Int[Tensor, "batch"]) -> Places:
@@ -177,22 +177,22 @@ def within(places: Places, lengths: Int[Tensor, "batch"]) -> Places:
     return torch.minimum(places, (lengths[:, None] - 1).clamp(min=0))
 
 
-def mask(reach: Reach, visible: Visible) -> Bool[Tensor, "batch #heads #target source"]:
+def mask(key_range: KeyRange, visible: Visible) -> Bool[Tensor, "batch #heads #target source"]:
     """The one rule of what counts."""
     place, counts = torch.arange(visible.shape[1], device=visible.device), visible[:, None, None]
-    if reach.first is not None:
-        counts = counts & (place >= reach.first[..., None])
-    if reach.last is not None:
-        counts = counts & (place <= reach.last[..., None])
+    if key_range.first is not None:
+        counts = counts & (place >= key_range.first[..., None])
+    if key_range.last is not None:
+        counts = counts & (place <= key_range.last[..., None])
     return counts
 
 
-def gaussian(reach: Reach, source: int) -> Float[Tensor, "batch heads target source"] | None:
+def gaussian(key_range: KeyRange, source: int) -> Float[Tensor, "batch heads target source"] | None:
     """exp(-(j - p)² / 2σ²)"""
-    if reach.centre is None:
+    if key_range.centre is None:
         return None
-    place = torch.arange(source, device=reach.centre.device)
-    return torch.exp(-((place - reach.centre[..., None]) ** 2) / (2 * reach.deviation**2))
+    place = torch.arange(source, device=key_range.centre.device)
+    return torch.exp(-((place - key_range.centre[..., None]) ** 2) / (2 * key_range.deviation**2))
 
 
 SCOPES: dict[str, type[Scope]] = {

@@ -1,4 +1,4 @@
-"""How well each query fits each key. One class a score; SCORES names them.
+"""How well each query fits each key. One class per score; SCORES names them.
 
 A score projects queries and memory into one space of `heads` parts, where a pair is compared by a dot product or a network.
 """
@@ -15,7 +15,7 @@ from torch.nn import functional
 from regard.errors import UserError
 from regard.nn.attention.additive import ACTIVATIONS
 from regard.nn.attention.pairs import Dot, Keys, Network, Pair, Queries, Scores
-from regard.nn.linear import Linear, Projection, bind_product, shared
+from regard.nn.linear import Linear, Projection, bind_linear, bind_projection
 
 Query = Float[Tensor, "batch target query"]
 States = Float[Tensor, "batch source memory"]
@@ -25,9 +25,9 @@ Both = tuple[Projection, Projection]
 
 
 class Score(nn.Module):
-    """`prepare` runs once a source sequence; what `ask` returns runs once a decoding step."""
+    """`prepare` runs once per source sequence; what `bind_query` returns runs once per decoding step."""
 
-    projects: ClassVar[bool] = False  # whether queries and keys are projected to `size` numbers, which the heads share
+    projects: ClassVar[bool] = False  # whether queries and keys are projected to `size` elements, which the heads share
 
     def __init__(
         self, query_size: int, memory_size: int, size: int | None = None, heads: int = 1, activation: str = "tanh",
@@ -42,7 +42,7 @@ class Score(nn.Module):
     def build(self) -> None:
         """Its parameters."""
 
-    def ask(self) -> Ask:
+    def bind_query(self) -> Ask:
         """The projection of queries as a function for one pass over a target."""
         return self.split
 
@@ -67,7 +67,7 @@ class Score(nn.Module):
         return Dot()
 
     def forward(self, query: Query, keys: Keys) -> Scores:
-        return self.pair.bind(keys)(self.ask()(query))
+        return self.pair.bind(keys)(self.bind_query()(query))
 
     def split(self, inputs: Float[Tensor, "batch time size"]) -> Float[Tensor, "batch heads time part"]:
         """A head's share of every vector."""
@@ -112,7 +112,7 @@ class GeneralScore(Score):
     def build(self) -> None:
         self.project_key = Linear(self.memory_size, self.heads * self.query_size, bias=False)
 
-    def ask(self) -> Ask:
+    def bind_query(self) -> Ask:
         return self.to_every_head
 
     def prepare(self, memory: States, places: Places | None = None) -> Keys:
@@ -129,8 +129,8 @@ class ProjectedScore(Score):
         self.project_query = Linear(self.query_size, self.size, bias=self.biased)
         self.project_key = Linear(self.memory_size, self.size, bias=self.biased)
 
-    def ask(self) -> Ask:
-        project = shared(self.project_query)
+    def bind_query(self) -> Ask:
+        project = bind_linear(self.project_query)
         return lambda query: self.split(project(query))
 
     def prepare(self, memory: States, places: Places | None = None) -> Keys:
@@ -149,13 +149,13 @@ class CosineScore(DotScore):
     """β cos(q, k), each head with its own sharpness β = e^b  (Graves et al. 2014, eq. 6)."""
 
     name = "cosine"
-    SHARPNESS = 8.0  # at first: cosines lie between -1 and 1, and a softmax of those would look everywhere
+    SHARPNESS = 8.0  # at first: cosines lie between -1 and 1, and a softmax of those would be nearly uniform
 
     def build(self) -> None:
         super().build()
         self.sharpness = nn.Parameter(torch.full((self.heads,), math.log(self.SHARPNESS)))
 
-    def ask(self) -> Ask:
+    def bind_query(self) -> Ask:
         sharpness = self.sharpness.exp()[:, None, None]
         return lambda query: functional.normalize(self.split(query), dim=-1) * sharpness
 
@@ -173,7 +173,7 @@ class LocationScore(Score):
         bound = self.query_size**-0.5
         self.rows = nn.Parameter(torch.empty(self.heads, self.longest, self.query_size).uniform_(-bound, bound))
 
-    def ask(self) -> Ask:
+    def bind_query(self) -> Ask:
         return self.to_every_head
 
     @property
@@ -205,10 +205,10 @@ class AdditiveScore(Score):
         self.need_whole_parts(self.size)
         self.project_query = Linear(self.query_size, self.size, bias=self.biased)
         self.project_key = Linear(self.memory_size, self.size, bias=False)  # one bias is enough for q + k
-        self.energy = first_energy(self.size, self.heads)
+        self.score_vector = first_score_vector(self.size, self.heads)
 
-    def ask(self) -> Ask:
-        project = shared(self.project_query)
+    def bind_query(self) -> Ask:
+        project = bind_linear(self.project_query)
         return lambda query: self.split(project(query))
 
     def prepare(self, memory: States, places: Places | None = None) -> Keys:
@@ -216,7 +216,7 @@ class AdditiveScore(Score):
 
     @property
     def pair(self) -> Pair:
-        return Network(self.energy)
+        return Network(self.score_vector)
 
 
 class ConcatScore(Score):
@@ -227,18 +227,18 @@ class ConcatScore(Score):
     def build(self) -> None:
         self.need_whole_parts(self.size)
         self.project = Linear(self.query_size + self.memory_size, self.size, bias=False)
-        self.energy = first_energy(self.size, self.heads)
+        self.score_vector = first_score_vector(self.size, self.heads)
 
-    def ask(self) -> Ask:
-        project = bind_product(self.project.weight[:, : self.query_size].contiguous(), None)
+    def bind_query(self) -> Ask:
+        project = bind_projection(self.project.weight[:, : self.query_size].contiguous(), None)
         return lambda query: self.split(project(query))
 
     def prepare(self, memory: States, places: Places | None = None) -> Keys:
-        return self.split(bind_product(self.project.weight[:, self.query_size :].contiguous(), None)(memory))
+        return self.split(bind_projection(self.project.weight[:, self.query_size :].contiguous(), None)(memory))
 
     @property
     def pair(self) -> Pair:
-        return Network(self.energy)
+        return Network(self.score_vector)
 
 
 class NetworkScore(ConcatScore):
@@ -255,10 +255,10 @@ class NetworkScore(ConcatScore):
 
     @property
     def pair(self) -> Pair:
-        return Network(self.energy, self.activation)
+        return Network(self.score_vector, self.activation)
 
 
-def first_energy(size: int, heads: int) -> nn.Parameter:
+def first_score_vector(size: int, heads: int) -> nn.Parameter:
     bound = (size // heads) ** -0.5
     return nn.Parameter(torch.empty(heads, size // heads).uniform_(-bound, bound))
 

@@ -1,6 +1,6 @@
-"""From scores to weights. One class a selection; SELECTIONS names them.
+"""From scores to weights. One class per selection; SELECTIONS names them.
 
-Scores come with hidden keys at the lowest number there is; what a selection gives to hidden keys is taken away afterwards.
+Scores of hidden keys are the lowest that the dtype has; what a selection gives to hidden keys is set to 0 afterwards.
 """
 
 from typing import ClassVar, NamedTuple
@@ -10,15 +10,22 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
-from regard.nn.attention.choice import Choice
 from regard.nn.attention.sparse import entmax, sparsemax
 
 Scores = Float[Tensor, "*rows source"]
 
 
+class HardSample(NamedTuple):
+    """What hard attention drew: all that its training needs to know."""
+
+    log_prob: Float[Tensor, "batch target"]  # of the places drawn at each step, all heads together
+    entropy: Float[Tensor, "batch target"]  # of what they were drawn from
+    lasting: bool = False  # whether what a step drew is known to later steps
+
+
 class Selected(NamedTuple):
     weights: Scores
-    choice: Choice | None = None
+    choice: HardSample | None = None
 
 
 class Soft(nn.Module):
@@ -82,10 +89,10 @@ class Hard(Soft):
         soft = log_probs.exp()
         drawn = best(log_probs.detach() - torch.empty_like(scores).exponential_().log())
         log_prob = (drawn * log_probs).sum(dim=(1, 3))  # of [batch heads target source]
-        entropy = -(soft * log_probs.masked_fill(soft == 0, 0.0)).sum(dim=(1, 3))  # 0 log 0 = 0, and so is its slope
+        entropy = -(soft * log_probs.masked_fill(soft == 0, 0.0)).sum(dim=(1, 3))  # 0 log 0 = 0, and so is its gradient
         softly = torch.rand(len(scores), 1, 1, 1, device=scores.device) < self.softness
         drew = ~softly.view(-1, 1)
-        return Selected(torch.where(softly, soft, drawn), Choice(log_prob * drew, entropy))
+        return Selected(torch.where(softly, soft, drawn), HardSample(log_prob * drew, entropy))
 
 
 def best(scores: Scores) -> Scores:

@@ -1,4 +1,4 @@
-"""Self-attention: a sequence that looks at itself, whole or as it grows."""
+"""Self-attention: a sequence that attends to itself, whole or as it grows."""
 
 from typing import NamedTuple
 
@@ -7,8 +7,9 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional
 
-from regard.nn.attention.attention import ANYWHERE, Attention, Prepared, Read, Where
+from regard.nn.attention.attention import ANYWHERE, Attention, AttentionOutput, PreparedMemory, QueryPositions
 from regard.nn.attention.pairs import Queries
+from regard.nn.lengths import length_mask
 from regard.nn.positions import Positions
 
 States = Float[Tensor, "batch time size"]
@@ -17,7 +18,7 @@ Visible = Bool[Tensor, "batch time"]
 
 
 class Cache(NamedTuple):
-    """What a growing sequence keeps for its later steps, a row each."""
+    """Keys and values of a growing sequence, kept for its later steps."""
 
     keys: Float[Tensor, "rows heads time size"]
     values: Float[Tensor, "rows values time value"]
@@ -28,53 +29,57 @@ class Projected(NamedTuple):
     """A sequence as queries, keys and values of itself."""
 
     queries: Queries
-    prepared: Prepared
+    prepared: PreparedMemory
 
 
-class Moment(NamedTuple):
-    """A step of all rows: their places, of which none lies beyond `upto` places."""
+class StepPosition(NamedTuple):
+    """Where the next step of all rows stands: none of its places is beyond the first `upto`."""
 
-    where: Where
+    where: QueryPositions
     upto: int
     ragged: bool = False  # whether rows have got to different places
-    look: bool = False  # whether weights are asked for
+    return_weights: bool = False
 
-    def by(self, positions: Positions | None) -> "Moment":
+    def by(self, positions: Positions | None) -> "StepPosition":
         return self._replace(where=self.where._replace(positions=positions))
 
 
 class SelfAttention(nn.Module):
-    """An attention whose memory is what asks."""
+    """An attention whose memory is the sequence of its queries."""
 
     def __init__(self, attention: Attention) -> None:
         super().__init__()
         self.attention = attention
 
-    def forward(self, states: States, visible: Visible | None, look: bool = False, where: Where = ANYWHERE) -> Read:
-        return self.read(states, self.project(states, visible, where), look, where)
+    def forward(
+        self, states: States, visible: Visible | None, return_weights: bool = False, where: QueryPositions = ANYWHERE
+    ) -> AttentionOutput:
+        return self.read(states, self.project(states, visible, where), return_weights, where)
 
-    def read(self, states: States, projected: Projected, look: bool = False, where: Where = ANYWHERE) -> Read:
+    def read(
+        self, states: States, projected: Projected, return_weights: bool = False, where: QueryPositions = ANYWHERE
+    ) -> AttentionOutput:
         if self.attention.sequential:
             return self.attention.one_by_one(states, projected.prepared)
-        return self.attention.read(projected.queries, states, projected.prepared, look, None, where)
+        return self.attention.read(projected.queries, states, projected.prepared, return_weights, None, where)
 
-    def project(self, states: States, visible: Visible | None, where: Where = ANYWHERE) -> Projected:
+    def project(self, states: States, visible: Visible | None, where: QueryPositions = ANYWHERE) -> Projected:
         """By one product where all three projections are products of the states."""
         attention = self.attention
         both, value = attention.score.together(), attention.project_value
         if both is None or value is None or attention.scope.compresses:
-            return Projected(attention.score.ask()(states), attention.prepare(states, visible, where))
+            return Projected(attention.score.bind_query()(states), attention.prepare(states, visible, where))
         (queries, keys, values), fused = attention.project(states, *both, value)
         keys, fused = where.turn(keys, fused, states)
         there = torch.ones(states.shape[:2], dtype=torch.bool, device=states.device) if visible is None else visible
-        return Projected(queries, Prepared(keys, values, there, there, visible is None, fused))
+        return Projected(queries, PreparedMemory(keys, values, there, there, visible is None, fused))
 
     def open(self, states: States, lengths: Int[Tensor, "batch"] | None = None) -> Cache:
         """Of a sequence that has not begun (`states` of no length), or of one whose rows end after `lengths`."""
-        visible = None if lengths is None else torch.arange(states.shape[1], device=states.device) < lengths[:, None]
+        visible = None if lengths is None else length_mask(lengths, states.shape[1])
         return self.keep(states, self.attention.prepare(states, visible), lengths)
 
-    def keep(self, states: States, prepared: Prepared, lengths: Int[Tensor, "batch"] | None) -> Cache:
+    def keep(self, states: States, prepared: PreparedMemory, lengths: Int[Tensor, "batch"] | None) -> Cache:
         window = self.attention.scope.window if self.attention.scope.compresses else 0
         tail = functional.pad(states, (0, 0, window, 0))
         if lengths is None:
@@ -82,27 +87,27 @@ class SelfAttention(nn.Module):
         index = lengths[:, None] + torch.arange(window, device=states.device)  # the last `window` places before each row's end
         return Cache(prepared.keys, prepared.values, tail.gather(1, index[..., None].expand(-1, -1, tail.shape[-1])))
 
-    def step(self, states: Rows, cache: Cache, moment: Moment) -> tuple[Read, Cache]:
-        cache = self.extend(states, cache, moment)
+    def step(self, states: Rows, cache: Cache, position: StepPosition) -> tuple[AttentionOutput, Cache]:
+        cache = self.extend(states, cache, position)
         counts, there = (
             torch.ones(len(states), width, dtype=torch.bool, device=states.device)
-            for width in (cache.keys.shape[2], moment.upto)
+            for width in (cache.keys.shape[2], position.upto)
         )
-        prepared = Prepared(cache.keys, cache.values, counts, there, True)
-        return self.attention.forward(states, prepared, moment.look, None, moment.where), cache
+        prepared = PreparedMemory(cache.keys, cache.values, counts, there, True)
+        return self.attention.forward(states, prepared, position.return_weights, None, position.where), cache
 
-    def extend(self, states: Rows, cache: Cache, moment: Moment) -> Cache:
-        where, upto, ragged, _ = moment
+    def extend(self, states: Rows, cache: Cache, position: StepPosition) -> Cache:
+        where, upto, ragged, _ = position
         scope, places = self.attention.scope, where.of(states).expand(len(states), -1)
         if not scope.compresses:
             self.attention.score.check(upto)
             one = self.attention.prepare(states, where=where)
             index = places if ragged else None
             return Cache(put(cache.keys, one.keys, index, upto), put(cache.values, one.values, index, upto), cache.tail)
-        tail = torch.cat([cache.tail[:, 1:], states], dim=1)  # the block, once it is whole; it is not looked at before
+        tail = torch.cat([cache.tail[:, 1:], states], dim=1)  # the block, once it is whole; no query sees it before
         index, count = places // scope.window, -(-upto // scope.window)
         self.attention.score.check(count)
-        one = self.attention.prepare(tail, where=Where(index))  # its place is its block's
+        one = self.attention.prepare(tail, where=QueryPositions(index))  # its place is its block's
         return Cache(put(cache.keys, one.keys, index, count), put(cache.values, one.values, index, count), tail)
 
 

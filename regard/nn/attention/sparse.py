@@ -7,17 +7,19 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from regard.nn.autograd import apply
+
 Rows = Float[Tensor, "*rows source"]
 
 
 def sparsemax(scores: Rows) -> Rows:
     """argmin_p ‖p - e‖² over distributions = max(e - τ, 0)  (Martins & Astudillo 2016)."""
-    return _Power.apply(scores, 2.0)  # type: ignore[no-untyped-call, no-any-return]
+    return apply(_Power, scores, 2.0)
 
 
 def entmax(scores: Rows) -> Rows:
     """1.5-entmax, half-way between softmax and sparsemax: max(e/2 - τ, 0)²  (Peters et al. 2019)."""
-    return _Power.apply(scores, 1.5)  # type: ignore[no-untyped-call, no-any-return]
+    return apply(_Power, scores, 1.5)
 
 
 class _Power(torch.autograd.Function):
@@ -36,9 +38,9 @@ class _Power(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *outer: Tensor) -> tuple[Tensor, None]:
-        (gradient,), (slope,) = outer, ctx.saved_tensors
-        mean = (gradient * slope).sum(dim=-1, keepdim=True) / slope.sum(dim=-1, keepdim=True)
-        return (gradient - mean) * slope, None
+        (gradient,), (derivative,) = outer, ctx.saved_tensors
+        mean = (gradient * derivative).sum(dim=-1, keepdim=True) / derivative.sum(dim=-1, keepdim=True)
+        return (gradient - mean) * derivative, None
 
 
 def sparsemax_threshold(scores: Rows) -> Float[Tensor, "*rows 1"]:

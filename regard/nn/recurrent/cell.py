@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from regard.errors import UserError
-from regard.nn.linear import Linear, shared
+from regard.nn.linear import Linear, bind_linear
 
 
 class Hidden(NamedTuple):
@@ -142,7 +142,7 @@ class GatedCell(Cell):
 
     @property
     def vectors(self) -> Sequence[Float[Tensor, "hidden"]]:
-        """Parameters of `update`, one number a unit (peepholes)."""
+        """Parameters of `update`, one element per unit (peepholes)."""
         return ()
 
     def update(self, pre: Blocks, state: CellState, *vectors: Any) -> CellState:
@@ -162,7 +162,7 @@ class GatedCell(Cell):
 
     def bind_map(self, letter: str, linear: nn.Linear) -> Callable[[Tensor], Tensor]:
         """The product of one term for one pass, normalised if the cell is (Ba et al. 2016, section 3.1)."""
-        product = shared(linear)
+        product = bind_linear(linear)
         return (lambda inputs: self.norm(letter, product(inputs))) if self.normed else product
 
     def norm(self, letter: str, share: Tensor) -> Tensor:

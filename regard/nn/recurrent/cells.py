@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.nn.linear import Linear, shared
+from regard.nn.linear import Linear, bind_linear
 from regard.nn.recurrent.cell import Blocks, Cell, CellList, CellState, GatedCell, Hidden, HiddenMemory, Twin, in_one_block
 from regard.nn.recurrent.tape import MemoryTapeCell, TanhAttentionCell
 
@@ -206,8 +206,8 @@ class AsItIsCell(TwoProductCell):
         self.bias = nn.Parameter(torch.empty(self.hidden_size))
 
     def bind_project(self) -> Callable[[Tensor], Tensor]:
-        product = shared(self.from_input)
-        resize = (lambda inputs: inputs) if self.resize is None else shared(self.resize)
+        product = bind_linear(self.from_input)
+        resize = (lambda inputs: inputs) if self.resize is None else bind_linear(self.resize)
 
         def project(inputs: Float[Tensor, "*rows input"]) -> Float[Tensor, "*rows width"]:
             blocks = list(torch.split(product(inputs), self.hidden_size, dim=-1))

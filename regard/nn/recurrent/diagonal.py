@@ -1,7 +1,7 @@
 """The eager engine of a gated scan, on any device.
 
 `update` is elementwise, so its Jacobian is diagonal: the partial derivatives of many steps are computed at once, from the
-traced equation, and the way back through time is left with a handful of multiplications and the products of each step.
+traced equation, and backward through time is left with a handful of multiplications and the products of each step.
 """
 
 from collections.abc import Sequence
@@ -14,24 +14,24 @@ from regard.nn.kernels.recurrent.equation import Symbol, derivatives, numbers_of
 from regard.nn.linear import packed
 from regard.nn.recurrent.cell import SQUASH, GatedCell
 from regard.nn.recurrent.formula import Formula, Value, formula
-from regard.nn.recurrent.gated_scan import Engine, Gradients, Pass, Pre, Track
+from regard.nn.recurrent.gated_scan import Engine, Pre, ScanGradients, ScanPass, Track
 
-STRETCH = 1 << 16  # numbers of one pre-activation whose partial derivatives are computed at once: they stay in the cache
+STRETCH = 1 << 16  # elements of one pre-activation whose partial derivatives are computed at once: they stay in the cache
 
 
-class Equation(NamedTuple):
-    """A cell's traced equation, ready to be computed. Slopes are ∂ result / ∂ argument, where that is not 0."""
+class EquationFormulas(NamedTuple):
+    """A cell's traced equation, ready to be computed. Derivatives are ∂ result / ∂ argument, where that is not 0."""
 
     update: Formula
     reset: Formula | None
     slopes: Formula
-    places: list[tuple[str, str]]  # of the slopes, by name: h, c or m; p0 .., s0 .., v0 ..
+    places: list[tuple[str, str]]  # of the derivatives, by name: h, c or m; p0 .., s0 .., v0 ..
 
 
-_KNOWN: dict[tuple[Any, ...], Equation] = {}
+_KNOWN: dict[tuple[Any, ...], EquationFormulas] = {}
 
 
-def equation_of(cell: GatedCell) -> Equation:
+def equation_of(cell: GatedCell) -> EquationFormulas:
     """Made once for all cells of the same class and numbers."""
     key = numbers_of(cell)
     if key not in _KNOWN:
@@ -39,7 +39,7 @@ def equation_of(cell: GatedCell) -> Equation:
     return _KNOWN[key]
 
 
-def make_equation(cell: GatedCell) -> Equation:
+def make_equation(cell: GatedCell) -> EquationFormulas:
     traced = trace(cell)
     results = list(zip(("h", "c"), traced.new, strict=False)) + ([("m", traced.reset)] if traced.reset is not None else [])
     leaves = [*traced.pre, *traced.states, *traced.vectors]
@@ -48,7 +48,7 @@ def make_equation(cell: GatedCell) -> Equation:
         one = result.graph.constant(1.0)
         by = derivatives([(result, one)], leaves)
         found += [(name, leaf.arguments[0], slope) for leaf, slope in zip(leaves, by, strict=True) if not is_zero(slope)]
-    return Equation(
+    return EquationFormulas(
         formula(traced.new),
         None if traced.reset is None else formula([traced.reset]),
         formula([slope for _, _, slope in found]),
@@ -65,7 +65,7 @@ def named(pre: Sequence[Tensor], states: Sequence[Tensor], vectors: Sequence[Ten
     return {f"{letter}{number}": value for letter, values in parts for number, value in enumerate(values)}
 
 
-def forward(fixed: Pass, pre: Pre, tracks: Sequence[Track]) -> None:
+def forward(fixed: ScanPass, pre: Pre, tracks: Sequence[Track]) -> None:
     cell, equation, active = fixed.cell, equation_of(fixed.cell), fixed.active(pre.shape[1])
     maps = {letter: packed(weight, len(pre), fixed.bias if letter == "h" else None) for letter, weight in fixed.weights.items()}
     places = {letter: pre[:, :, fixed.blocks(letter)].unbind(1) for letter in maps}
@@ -89,9 +89,9 @@ def forward(fixed: Pass, pre: Pre, tracks: Sequence[Track]) -> None:
 
 
 class Backward:
-    """The way back through one scan."""
+    """Backward through one scan."""
 
-    def __init__(self, fixed: Pass, pre: Pre, tracks: Sequence[Track], outputs: Tensor) -> None:
+    def __init__(self, fixed: ScanPass, pre: Pre, tracks: Sequence[Track], outputs: Tensor) -> None:
         self.fixed, self.saved, self.tracks, self.outputs = fixed, pre, tracks, outputs.unbind(1)
         self.active = fixed.active(pre.shape[1])
         self.equation = equation_of(fixed.cell)
@@ -101,14 +101,14 @@ class Backward:
         self.maps = {letter: packed(weight.T.contiguous(), len(pre)) for letter, weight in fixed.weights.items()}
         self.places = {letter: self.pre[:, :, fixed.blocks(letter)].flatten(2).unbind(1) for letter in fixed.weights}
 
-    def run(self, carried: Sequence[Tensor]) -> Gradients:
+    def run(self, carried: Sequence[Tensor]) -> ScanGradients:
         stretch = max(1, STRETCH // max(1, carried[0].numel()))
         for end in range(self.pre.shape[1], 0, -stretch):
             start = max(0, end - stretch)
             slopes = self.slopes(slice(start, end))
             for time in reversed(range(start, end)):
                 carried = self.step(time, [(place, at(slope, time - start)) for place, slope in slopes], carried)
-        return Gradients(self.pre, carried, self.vectors)
+        return ScanGradients(self.pre, carried, self.vectors)
 
     def slopes(self, steps: slice) -> list[tuple[tuple[str, str], Any]]:
         values = named(self.saved[:, steps].unbind(2), [track[:, steps] for track in self.tracks], self.fixed.vectors)
@@ -122,7 +122,7 @@ class Backward:
         after = [carried[0] + self.outputs[time], *carried[1:]]
         active = None if self.active is None else self.active[:, time]
         live = after if active is None else [gradient * active for gradient in after]
-        sums = Sums(self.steps[time], live, self.vectors)
+        sums = StepSums(self.steps[time], live, self.vectors)
         sums.pull(dict(zip("hc", live, strict=False)), slopes)
         if "m" in self.maps:
             sums.pull({"m": self.product_back("m", time)}, slopes)
@@ -145,7 +145,7 @@ def at(slope: Any, row: int) -> Value:
     return value
 
 
-class Sums:
+class StepSums:
     """Gradients of one step's arguments, added up in place: the first share is written, the others are added."""
 
     def __init__(self, blocks: Sequence[Tensor], live: Sequence[Tensor], vectors: Sequence[Tensor]) -> None:
@@ -186,7 +186,7 @@ class Sums:
                 block.zero_()
 
 
-def backward(fixed: Pass, pre: Pre, tracks: Sequence[Track], outputs: Tensor, carried: Sequence[Tensor]) -> Gradients:
+def backward(fixed: ScanPass, pre: Pre, tracks: Sequence[Track], outputs: Tensor, carried: Sequence[Tensor]) -> ScanGradients:
     return Backward(fixed, pre, tracks, outputs).run(carried)
 
 

@@ -8,13 +8,15 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from regard.nn.autograd import apply
+from regard.nn.lengths import length_mask
 from regard.nn.recurrent.cell import CellState, GatedCell
 
 Pre = Float[Tensor, "batch time blocks hidden"]
 Track = Float[Tensor, "batch after hidden"]  # a part of the state, from before the first step to after the last
 
 
-class Pass(NamedTuple):
+class ScanPass(NamedTuple):
     """What stays the same during a scan."""
 
     cell: GatedCell
@@ -34,10 +36,10 @@ class Pass(NamedTuple):
     def active(self, time: int) -> Bool[Tensor, "batch time 1"] | None:
         if self.lengths is None:
             return None
-        return (torch.arange(time, device=self.lengths.device) < self.lengths[:, None])[..., None]
+        return length_mask(self.lengths, time)[..., None]
 
 
-class Gradients(NamedTuple):
+class ScanGradients(NamedTuple):
     pre: Pre
     starts: Sequence[Tensor]  # of the first state's parts
     vectors: Sequence[Tensor]
@@ -50,8 +52,8 @@ class Engine(NamedTuple):
     backward(fixed, pre, tracks, gradient of the outputs, gradients of the last state's parts) gives the Gradients.
     """
 
-    forward: Callable[[Pass, Pre, Sequence[Track]], None]
-    backward: Callable[[Pass, Pre, Sequence[Track], Tensor, Sequence[Tensor]], Gradients]
+    forward: Callable[[ScanPass, Pre, Sequence[Track]], None]
+    backward: Callable[[ScanPass, Pre, Sequence[Track], Tensor, Sequence[Tensor]], ScanGradients]
 
 
 def gated_scan(
@@ -67,7 +69,7 @@ def gated_scan(
     bias = maps["h"].bias if "h" in maps else None
     weights = [map.weight for map in maps.values()]
     facts = (engine, cell, tuple(maps), lengths, mask)
-    outputs, *last = _Scan.apply(facts, spread(cell, projected), *state, bias, *weights, *cell.vectors)  # type: ignore[no-untyped-call]
+    outputs, *last = apply(_Scan, facts, spread(cell, projected), *state, bias, *weights, *cell.vectors)
     return outputs, cell.State(*last)
 
 
@@ -88,7 +90,7 @@ class _Scan(torch.autograd.Function):
         pre, kind, count = pre.detach(), pre.dtype, len(cell.State._fields)
         starts, bias, rest = parts[:count], parts[count], parts[count + 1 :]
         weights = {letter: weight.to(kind) for letter, weight in zip(letters, rest, strict=False)}
-        fixed = Pass(cell, weights, bias, rest[len(letters) :], lengths, None if mask is None else mask.to(kind))
+        fixed = ScanPass(cell, weights, bias, rest[len(letters) :], lengths, None if mask is None else mask.to(kind))
         batch, time = pre.shape[:2]
         tracks = [pre.new_empty(batch, time + 1, cell.hidden_size) for _ in starts]
         for track, start in zip(tracks, starts, strict=True):
@@ -112,7 +114,7 @@ class _Scan(torch.autograd.Function):
         return None, found.pre, *(part if part is None else part.to(kind) for part, kind in zip(parts, kinds, strict=True))
 
 
-def weight_gradients(fixed: Pass, pre: Pre, tracks: Sequence[Track], gradient: Pre) -> list[Tensor]:
+def weight_gradients(fixed: ScanPass, pre: Pre, tracks: Sequence[Track], gradient: Pre) -> list[Tensor]:
     """dU = Σ_t dp_tᵀ h_{t-1} and so on, over all steps at once."""
     state = fixed.cell.State(*(track[:, :-1] for track in tracks))
     sources: dict[str, Callable[[], Tensor]] = {

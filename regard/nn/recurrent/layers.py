@@ -4,12 +4,13 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.errors import UserError
 from regard.nn.dropout import Dropout, LockedDropout
-from regard.nn.linear import Linear, bind_product, shared
+from regard.nn.lengths import length_mask
+from regard.nn.linear import Linear, bind_linear, bind_projection
 from regard.nn.recurrent.cell import Cell, CellList, CellState
 from regard.nn.recurrent.scan import reverse_within, scan
 from regard.nn.transformer.experts import Between
@@ -24,7 +25,7 @@ Connect = Callable[[Tensor, Tensor, Tensor | None], Tensor]
 class Connection(nn.Module):
     """What goes from one layer to the next: h_k  (Schmidhuber 1992, El Hihi & Bengio 1996)."""
 
-    carried = 0  # numbers of each cell's W x that it takes along
+    carried = 0  # elements of each cell's W x that it takes along
 
     def __init__(self, input_size: int, output_size: int, width: int = 0, cells: int = 1, top: bool = False) -> None:
         super().__init__()
@@ -62,7 +63,7 @@ class FastForward(Connection):
         self.join = Linear(input_size + output_size, output_size)
 
     def bind(self) -> Connect:
-        join = shared(self.join)
+        join = bind_linear(self.join)
         return lambda inputs, outputs, share: join(torch.cat([outputs, inputs.to(outputs.dtype)], dim=-1))
 
 
@@ -98,11 +99,11 @@ def connection_over(layer: int, layers: int, kind: type[Connection], first: int 
 
 
 def feed_forward(cell: Cell, inputs: Float[Tensor, "*rows input"], count: int) -> Float[Tensor, "*rows count"]:
-    """The first `count` numbers of what a cell's sums get from its input: W x + b, where it is no more than that."""
+    """The first `count` elements of what a cell's sums get from its input: W x + b, where it is no more than that."""
     linear: nn.Linear = cell.from_input  # type: ignore[assignment]
     if getattr(cell, "normed", False) or linear.out_features != cell.width:
         return cell.project(inputs)[..., :count]
-    return bind_product(linear.weight[:count], linear.bias[:count])(inputs)
+    return bind_projection(linear.weight[:count], linear.bias[:count])(inputs)
 
 
 def recurrent_mask(cell: Cell, like: Float[Tensor, "batch *rest"], rate: float, training: bool) -> Tensor | None:
@@ -148,7 +149,7 @@ class RecurrentLayer(nn.Module):
         return torch.cat(outputs, dim=-1) if len(outputs) > 1 else outputs[0], last
 
 
-class Result(NamedTuple):
+class RecurrentOutput(NamedTuple):
     """What the top gives at every step, the states of each layer and direction at each row's end, and what experts cost."""
 
     outputs: Outputs
@@ -193,30 +194,25 @@ class RecurrentStack(nn.Module):
         lengths: Int[Tensor, "batch"] | None = None,
         states: Sequence[States] | None = None,
     ) -> tuple[Outputs, Sequence[States]]:
-        """As `climb`, without the cost."""
-        return self.climb(inputs, lengths, states)[:2]
+        """As `run_layers`, without the cost."""
+        return self.run_layers(inputs, lengths, states)[:2]
 
-    def climb(
+    def run_layers(
         self,
         inputs: Float[Tensor, "batch time input"],
         lengths: Int[Tensor, "batch"] | None = None,
         states: Sequence[States] | None = None,
-    ) -> Result:
+    ) -> RecurrentOutput:
         last, cost = list[States](), None
         for depth, (layer, connection) in enumerate(zip(self.layers, self.connections, strict=True)):
             if self.between is not None and depth + 1 == self.experts_under:
-                inputs, use = self.between(inputs, present(inputs, lengths))
+                inputs, use = self.between(inputs, None if lengths is None else length_mask(lengths, inputs.shape[1]))
                 cost = self.between.experts.cost(use)
             inputs = self.dropout(inputs)
             outputs, end = layer(inputs, lengths, None if states is None else states[depth])
             inputs = connection(inputs, outputs, connection.share(layer.cells, inputs))  # type: ignore[operator]
             last.append(end)
-        return Result(inputs, last, cost)
-
-
-def present(inputs: Float[Tensor, "batch time _"], lengths: Int[Tensor, "batch"] | None) -> Bool[Tensor, "batch time"] | None:
-    """Where there is no padding."""
-    return None if lengths is None else torch.arange(inputs.shape[1], device=inputs.device) < lengths[:, None]
+        return RecurrentOutput(inputs, last, cost)
 
 
 class Columns(nn.Module):
@@ -239,8 +235,10 @@ class Columns(nn.Module):
     def dropout(self) -> nn.Module:
         return self.columns[0].dropout  # type: ignore[return-value]
 
-    def climb(self, inputs: Float[Tensor, "batch time input"], lengths: Int[Tensor, "batch"] | None = None) -> Result:
-        outputs, last, costs = zip(*(column.climb(inputs, lengths) for column in self.columns), strict=True)  # type: ignore[operator]
+    def run_layers(
+        self, inputs: Float[Tensor, "batch time input"], lengths: Int[Tensor, "batch"] | None = None
+    ) -> RecurrentOutput:
+        outputs, last, costs = zip(*(column.run_layers(inputs, lengths) for column in self.columns), strict=True)  # type: ignore[operator]
         known = [cost for cost in costs if cost is not None]
         cost = torch.stack(known).sum() if known else None
-        return Result(torch.cat(outputs, dim=-1), [end for ends in last for end in ends], cost)
+        return RecurrentOutput(torch.cat(outputs, dim=-1), [end for ends in last for end in ends], cost)

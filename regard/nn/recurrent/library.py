@@ -4,6 +4,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from regard.nn.lengths import length_mask
 from regard.nn.recurrent.cell import CellState, GatedCell, in_one_block
 
 
@@ -18,9 +19,8 @@ def library_scan(
     rows = torch.arange(len(inputs), device=inputs.device)
     ended = outputs[rows, (lengths - 1).clamp(min=0)]
     last = torch.where((lengths > 0)[:, None], ended, state.hidden.to(ended.dtype))
-    time = torch.arange(inputs.shape[1], device=inputs.device)
-    active = (time < lengths[:, None])[..., None]
-    return torch.where(active, outputs, last[:, None]), cell.State(last)
+    active = length_mask(lengths, inputs.shape[1])
+    return torch.where(active[..., None], outputs, last[:, None]), cell.State(last)
 
 
 def whole(

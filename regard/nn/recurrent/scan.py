@@ -8,9 +8,11 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from regard.errors import UserError
+from regard.nn.kernels.machine import able, interpreted
 from regard.nn.kernels.recurrent import scan as persistent
 from regard.nn.kernels.recurrent.equation import elementwise
 from regard.nn.kernels.recurrent.tape import PERSISTENT_TAPE
+from regard.nn.lengths import length_mask
 from regard.nn.recurrent.cell import Cell, CellState, GatedCell
 from regard.nn.recurrent.diagonal import DIAGONAL
 from regard.nn.recurrent.eager_tape import EAGER
@@ -20,12 +22,12 @@ from regard.nn.recurrent.library import library_scan
 from regard.nn.recurrent.tape import TapeCell
 from regard.nn.recurrent.tape_scan import EQUATIONS, TapeEngine, tape_scan
 
-LARGE = 1 << 28  # numbers: a gigabyte
+LARGE = 1 << 28  # elements: a gigabyte of float32
 Outputs = Float[Tensor, "batch time hidden"]
 Result = tuple[Outputs, CellState]
 
 
-class Task(NamedTuple):
+class ScanTask(NamedTuple):
     """One scan to run."""
 
     cell: Cell
@@ -38,8 +40,7 @@ class Task(NamedTuple):
     def active(self) -> Bool[Tensor, "batch time 1"] | None:
         if self.lengths is None:
             return None
-        time = torch.arange(self.inputs.shape[1], device=self.inputs.device)
-        return (time < self.lengths[:, None])[..., None]
+        return length_mask(self.lengths, self.inputs.shape[1])[..., None]
 
 
 def scan(
@@ -52,12 +53,12 @@ def scan(
 ) -> Result:
     """h_1 .. h_T and the last state. After the end of a row its state, and so its output, stays as it is."""
     check(cell, inputs, state, lengths, mask)
-    task = Task(cell, inputs, cell.zero_state(inputs) if state is None else state, lengths, mask)
+    task = ScanTask(cell, inputs, cell.zero_state(inputs) if state is None else state, lengths, mask)
     if task.active is not None:
         task = task._replace(inputs=inputs.masked_fill(~task.active, 0.0))  # whatever stands after a row's end, even NaN
     if path is not None and path not in PATHS:
         raise UserError(f"unknown path {path!r} of a scan; choose from {', '.join(PATHS)}")
-    if path is not None and not APPLIES[path](task) and not persistent.interpreted():
+    if path is not None and not APPLIES[path](task) and not interpreted():
         raise UserError(f"the path {path!r} does not compute this scan of {type(cell).__name__}")
     return PATHS[path or choose_path(task)](task)
 
@@ -83,7 +84,7 @@ def check(cell: Cell, inputs: Tensor, state: CellState | None, lengths: Tensor |
         raise UserError(f"lengths lie between 0 and {time}; given: {lengths.tolist()}")
 
 
-def choose_path(task: Task) -> str:
+def choose_path(task: ScanTask) -> str:
     """The fastest path that computes this, the loop where none does."""
     if task.inputs.shape[1] == 0 or len(task.inputs) == 0 or watched() is not None:
         return "loop"
@@ -91,7 +92,7 @@ def choose_path(task: Task) -> str:
     return next((name for name in order if APPLIES[name](task) and WORTH.get(name, APPLIES[name])(task)), "loop")
 
 
-def loop(task: Task) -> Result:
+def loop(task: ScanTask) -> Result:
     cell, state, outputs = task.cell, task.state, []
     step, active, flow = cell.bind(task.mask), task.active, watched()
     if flow is not None:
@@ -106,13 +107,13 @@ def loop(task: Task) -> Result:
     return (torch.stack(outputs, dim=1) if outputs else empty), state
 
 
-def library(task: Task) -> Result:
+def library(task: ScanTask) -> Result:
     assert isinstance(task.cell, GatedCell)
     return library_scan(task.cell, task.inputs, task.state, task.lengths)
 
 
-def gated(engine: Engine) -> Callable[[Task], Result]:
-    def run(task: Task) -> Result:
+def gated(engine: Engine) -> Callable[[ScanTask], Result]:
+    def run(task: ScanTask) -> Result:
         cell = task.cell
         assert isinstance(cell, GatedCell)
         projected = cell.enter(cell.project(task.inputs))
@@ -121,19 +122,19 @@ def gated(engine: Engine) -> Callable[[Task], Result]:
     return run
 
 
-def taped(engine: TapeEngine) -> Callable[[Task], Result]:
-    def run(task: Task) -> Result:
+def taped(engine: TapeEngine) -> Callable[[ScanTask], Result]:
+    def run(task: ScanTask) -> Result:
         assert isinstance(task.cell, TapeCell)
         return tape_scan(engine, task.cell, task.inputs, task.state, task.active)
 
     return run
 
 
-def plain_gated(task: Task) -> bool:
+def plain_gated(task: ScanTask) -> bool:
     return isinstance(task.cell, GatedCell) and elementwise(task.cell)
 
 
-def library_applies(task: Task) -> bool:
+def library_applies(task: ScanTask) -> bool:
     """A library knows no mask, and on a GPU it would have to wait for the lengths to tell the memory at a row's end."""
     cell = task.cell
     known = isinstance(cell, GatedCell) and cell.twin is not None and not cell.normed and task.mask is None
@@ -141,26 +142,26 @@ def library_applies(task: Task) -> bool:
     return known and not waits and task.inputs.dtype != torch.float64
 
 
-def faster_than_library(task: Task) -> bool:
+def faster_than_library(task: ScanTask) -> bool:
     """Where both compute a scan (measured on an H200, docs/performance.md)."""
     return not library_applies(task) or (isinstance(task.cell, GatedCell) and persistent.stays(task.cell, task.inputs))
 
 
-def too_large_for_the_loop(task: Task) -> bool:
-    """The loop over a tape keeps [batch, time, time, hidden] numbers for the way back. It is somewhat faster while they fit."""
+def too_large_for_the_loop(task: ScanTask) -> bool:
+    """The loop over a tape keeps [batch, time, time, hidden] elements for backward. It is somewhat faster while they fit."""
     batch, time, _ = task.inputs.shape
     return batch * time * time * task.cell.hidden_size > LARGE
 
 
-def persistent_applies(task: Task) -> bool:
+def persistent_applies(task: ScanTask) -> bool:
     return isinstance(task.cell, GatedCell) and persistent.applies(task.cell, task.inputs)
 
 
-def tape_applies(task: Task) -> bool:
+def tape_applies(task: ScanTask) -> bool:
     return type(task.cell) in EQUATIONS and task.mask is None
 
 
-PATHS: dict[str, Callable[[Task], Result]] = {
+PATHS: dict[str, Callable[[ScanTask], Result]] = {
     "loop": loop,
     "library": library,
     "diagonal": gated(DIAGONAL),
@@ -168,19 +169,19 @@ PATHS: dict[str, Callable[[Task], Result]] = {
     "tape": taped(EAGER),
     "persistent_tape": taped(PERSISTENT_TAPE),
 }
-APPLIES: dict[str, Callable[[Task], bool]] = {
+APPLIES: dict[str, Callable[[ScanTask], bool]] = {
     "loop": lambda task: True,
     "library": library_applies,
     "diagonal": plain_gated,
     "persistent": persistent_applies,
     "tape": tape_applies,
-    "persistent_tape": lambda task: tape_applies(task) and persistent.able(task.inputs),
+    "persistent_tape": lambda task: tape_applies(task) and able(task.inputs),
 }
 FASTEST = {  # measured by benchmarks/cells.py
     "cpu": ("library", "diagonal", "tape"),
     "cuda": ("persistent", "persistent_tape", "library", "diagonal", "tape"),
 }
-WORTH: dict[str, Callable[[Task], bool]] = {"persistent": faster_than_library, "tape": too_large_for_the_loop}
+WORTH: dict[str, Callable[[ScanTask], bool]] = {"persistent": faster_than_library, "tape": too_large_for_the_loop}
 
 
 def reverse_within(inputs: Float[Tensor, "batch time size"], lengths: torch.Tensor) -> Float[Tensor, "batch time size"]:

@@ -13,7 +13,7 @@ from torch.nn import functional
 
 from regard.errors import UserError
 from regard.nn.attention.attend import normalise
-from regard.nn.linear import Linear, shared
+from regard.nn.linear import Linear, bind_linear
 from regard.nn.recurrent.cell import Cell, CellState, Step
 
 
@@ -25,7 +25,7 @@ class Tape(NamedTuple):
     keys: Float[Tensor, "batch tape hidden"]  # W_h h_i
     values: Float[Tensor, "batch tape values"]
     visible: Bool[Tensor, "batch tape"]  # a position after a row's end is none
-    weights: Float[Tensor, "batch looked"]  # where the last step looked
+    weights: Float[Tensor, "batch looked"]  # of the last step
 
 
 class TapeCell(Cell):
@@ -43,11 +43,11 @@ class TapeCell(Cell):
         self.from_context = Linear(hidden_size, self.gates * hidden_size, bias=False)
         self.query = Linear(hidden_size, hidden_size, bias=False)
         self.key = Linear(hidden_size, hidden_size, bias=False)
-        self.energy = nn.Parameter(torch.empty(hidden_size))
+        self.score_vector = nn.Parameter(torch.empty(hidden_size))
         self.begin()
 
     def bind_project(self) -> Callable[[Tensor], Tensor]:
-        return shared(self.from_input)
+        return bind_linear(self.from_input)
 
     def zero_state(self, like: Float[Tensor, "batch *rest"]) -> Tape:
         """c_0 = h_0 = 0 and an empty tape."""
@@ -71,11 +71,11 @@ class TapeCell(Cell):
         return new._replace(hidden=hidden, context=context, visible=visible)  # type: ignore[no-any-return]
 
 
-def look(
-    query: Float[Tensor, "batch hidden"], energy: Float[Tensor, "hidden"], tape: Tape
+def attend_to_tape(
+    query: Float[Tensor, "batch hidden"], score_vector: Float[Tensor, "hidden"], tape: Tape
 ) -> tuple[Float[Tensor, "batch values"], Float[Tensor, "batch tape"]]:
-    """Σ α_i value_i and α. Nothing to look at gives 0."""
-    scores = torch.tanh(query[:, None] + tape.keys) @ energy
+    """Σ α_i value_i and α; 0 where nothing is visible."""
+    scores = torch.tanh(query[:, None] + tape.keys) @ score_vector
     weights, _ = normalise(scores[:, None], ~tape.visible[:, None])
     return (weights @ tape.values).squeeze(1), weights.squeeze(1)
 
@@ -97,14 +97,14 @@ class TanhAttentionCell(TapeCell):
     gates = 1
 
     def bind(self, mask: Float[Tensor, "batch hidden"] | None = None) -> Step:
-        from_context, query, key = shared(self.from_context), shared(self.query), shared(self.key)
+        from_context, query, key = bind_linear(self.from_context), bind_linear(self.query), bind_linear(self.key)
 
         def step(projected: Tensor, state: Tape) -> Tape:
             pre, asked = projected.chunk(2, dim=-1)
             context = state.context if mask is None else state.context * mask
             hidden = torch.tanh(pre + from_context(context))
             tape = write(state, key(hidden), hidden)
-            context, weights = look(asked + query(context), self.energy, tape)
+            context, weights = attend_to_tape(asked + query(context), self.score_vector, tape)
             return tape._replace(hidden=hidden, context=context, weights=weights)
 
         return step
@@ -121,12 +121,12 @@ class MemoryTapeCell(TapeCell):
     starts = 2
 
     def bind(self, mask: Float[Tensor, "batch hidden"] | None = None) -> Step:
-        from_context, query, key = shared(self.from_context), shared(self.query), shared(self.key)
+        from_context, query, key = bind_linear(self.from_context), bind_linear(self.query), bind_linear(self.key)
 
         def step(projected: Tensor, state: Tape) -> Tape:
             pre, asked = torch.split(projected, [4 * self.hidden_size, self.hidden_size], dim=-1)
             last = state.context if mask is None else state.context * mask
-            both, weights = look(asked + query(last), self.energy, state)
+            both, weights = attend_to_tape(asked + query(last), self.score_vector, state)
             context, adapted = both.chunk(2, dim=-1)
             input, forget, candidate, read = (pre + from_context(context if mask is None else context * mask)).chunk(4, dim=-1)
             memory = torch.sigmoid(forget) * adapted + torch.sigmoid(input) * torch.tanh(candidate)
@@ -137,8 +137,8 @@ class MemoryTapeCell(TapeCell):
         return step
 
 
-def own_attention(cell: TapeCell, inputs: Float[Tensor, "batch time input"]) -> Float[Tensor, "batch time time"]:
-    """α_ti: where each step looked, of all that was read so far."""
+def tape_attention_weights(cell: TapeCell, inputs: Float[Tensor, "batch time input"]) -> Float[Tensor, "batch time time"]:
+    """α_ti: the weights of each step on all that was read so far."""
     step, state, rows = cell.bind(), cell.zero_state(inputs), []
     for projected in cell.project(inputs).unbind(dim=1):
         state = step(projected, state)

@@ -9,9 +9,11 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from regard.nn.autograd import apply
+from regard.nn.linear import at_least_float32
 from regard.nn.recurrent.cell import GatedCell
 from regard.nn.recurrent.cells import LSTMCell, TanhCell
-from regard.nn.recurrent.tape import MemoryTapeCell, TanhAttentionCell, Tape, TapeCell, look
+from regard.nn.recurrent.tape import MemoryTapeCell, TanhAttentionCell, Tape, TapeCell, attend_to_tape
 
 EQUATIONS: dict[type[TapeCell], type[GatedCell]] = {MemoryTapeCell: LSTMCell, TanhAttentionCell: TanhCell}
 
@@ -35,9 +37,9 @@ def tape_scan(
     shares = torch.cat([pre, asked.roll(1, dims=1) if later else asked], dim=-1)
     values = state.values.chunk(cell.starts, dim=-1)
     facts = (engine, equation_for(type(cell)), later, state.visible)  # type: ignore[arg-type]
-    weights = (cell.from_context.weight, cell.query.weight, cell.key.weight, cell.energy)
+    weights = (cell.from_context.weight, cell.query.weight, cell.key.weight, cell.score_vector)
     parts = (shares, state.context, values[0], values[-1], state.keys)
-    hidden, memory, keys, contexts = _TapeScan.apply(facts, *parts, *weights)  # type: ignore[no-untyped-call]
+    hidden, memory, keys, contexts = apply(_TapeScan, facts, *parts, *weights)
     seen = inputs.new_ones(inputs.shape[:2]).bool() if active is None else active[..., 0]
     tape = state._replace(
         keys=keys,
@@ -45,12 +47,12 @@ def tape_scan(
         visible=torch.cat([state.visible, seen], dim=1),
     )
     if later:
-        last, looked = look(asked[:, -1] + cell.query(contexts[:, -1]), cell.energy, tape)
+        last, looked = attend_to_tape(asked[:, -1] + cell.query(contexts[:, -1]), cell.score_vector, tape)
         contexts = torch.cat([contexts[:, 1:], last[:, None]], dim=1)
     else:
         with torch.no_grad():
             past = tape._replace(**{name: getattr(tape, name)[:, :-1] for name in ("keys", "values", "visible")})
-            _, looked = look(asked[:, -1] + cell.query(contexts[:, -2]), cell.energy, past)
+            _, looked = attend_to_tape(asked[:, -1] + cell.query(contexts[:, -2]), cell.score_vector, past)
     outputs = hidden[:, state.keys.shape[1] :]
     steps = seen.sum(1)
     rows = torch.arange(batch, device=inputs.device)
@@ -70,7 +72,7 @@ class Fixed(NamedTuple):
     gates: Tensor  # U, [gates * hidden, hidden]
     query: Tensor  # W_c
     key: Tensor  # W_h
-    energy: Tensor  # v
+    score_vector: Tensor  # v
 
     @property
     def width(self) -> int:
@@ -86,7 +88,7 @@ class Tapes(NamedTuple):
     contexts: Float[Tensor, "batch after hidden"]
     adapted: Float[Tensor, "batch time hidden"]
     queries: Float[Tensor, "batch time hidden"]
-    levels: Float[Tensor, "batch time"]  # log Σ_i e^score of each step
+    log_sums: Float[Tensor, "batch time"]  # log Σ_i e^score of each step
 
 
 class TapeGradients(NamedTuple):
@@ -96,7 +98,7 @@ class TapeGradients(NamedTuple):
     memory: Tensor
     keys: Tensor  # of all positions
     context: Tensor  # of the first
-    energy: Tensor
+    score_vector: Tensor
 
 
 class TapeEngine(NamedTuple):
@@ -116,7 +118,8 @@ class _TapeScan(torch.autograd.Function):
         batch, time = projected.shape[:2]
         tapes = Tapes(  # type: ignore[call-arg]
             *(extend(tape.to(kind), time) for tape in (hidden, memory, keys)), extend(context[:, None].to(kind), time),
-            *(projected.new_empty(batch, time, hidden.shape[-1]) for _ in range(2)), wide(projected.new_empty(batch, time)),
+            *(projected.new_empty(batch, time, hidden.shape[-1]) for _ in range(2)),
+            at_least_float32(projected.new_empty(batch, time)),
         )  # fmt: skip
         engine.forward(fixed, projected, tapes)
         ctx.engine, ctx.facts, ctx.kind = engine, fixed[:4], weights[0].dtype
@@ -136,7 +139,7 @@ class _TapeScan(torch.autograd.Function):
 
         weights = (
             total(found.pre, tapes.contexts[:, 1:]), total(found.queries, tapes.contexts[:, :-1]),
-            total(found.keys[:, before:], tapes.hidden[:, before:]), found.energy.to(ctx.kind),
+            total(found.keys[:, before:], tapes.hidden[:, before:]), found.score_vector.to(ctx.kind),
         )  # fmt: skip
         both = torch.cat([found.pre, found.queries], dim=-1)
         return None, both, found.context, found.hidden, found.memory, found.keys[:, :before], *weights
@@ -145,8 +148,3 @@ class _TapeScan(torch.autograd.Function):
 def extend(tape: Tensor, time: int) -> Tensor:
     """Room for what the scan will write."""
     return torch.cat([tape, tape.new_zeros(len(tape), time, tape.shape[-1])], dim=1)
-
-
-def wide(numbers: Tensor) -> Tensor:
-    """In float32 at least: scores are added up over many units."""
-    return numbers.to(torch.promote_types(numbers.dtype, torch.float32))

@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from regard.errors import UserError
 from regard.nn.kernels.layers.grouped import Groups, products
-from regard.nn.transformer.feedforward import FEEDFORWARDS, Fed, States
+from regard.nn.transformer.feedforward import FEEDFORWARDS, States, SublayerOutput
 
 SMALLEST = 1e-4  # standard deviation of the noise, which is divided by
 TRIES = 4  # an expert wanted, so many are asked before a row passes by
@@ -26,7 +26,7 @@ class Scored(NamedTuple):
     deviation: Scores | None
 
 
-class Choice(NamedTuple):
+class Routing(NamedTuple):
     """The experts of each row, and which of them it really gets."""
 
     experts: Int[Tensor, "rows chosen"]
@@ -41,7 +41,7 @@ class Use(NamedTuple):
 
 
 class Mixed(NamedTuple):
-    """What came out; in training also who was used for it."""
+    """The mixed outputs; in training also how much each expert was used."""
 
     states: States
     use: Use | None
@@ -52,7 +52,7 @@ class Gate(nn.Module):
 
     def __init__(self, size: int, number: int, noise: bool) -> None:
         super().__init__()
-        self.choose = nn.Linear(size, number, bias=False)  # torch's: `Leaves` rounds only ours
+        self.choose = nn.Linear(size, number, bias=False)  # torch's: training rounds the weights of our Linear only
         self.noise = nn.Linear(size, number, bias=False) if noise else None
         nn.init.normal_(self.choose.weight, std=0.01)  # the paper's 0 is balanced too, but without noise leaves the choice open
         if self.noise is not None:
@@ -66,14 +66,14 @@ class Gate(nn.Module):
         return Scored(clean + torch.randn_like(clean) * deviation, clean, deviation)
 
     def project(self, rows: Float[Tensor, "rows size"], layer: nn.Linear) -> Scores:
-        """Not in autocast's type: rounding would choose other experts. In use in float64: what else is in the batch decides
-        how a product is rounded, and must not decide between experts."""
+        """Not in autocast's dtype: rounding would choose other experts. In evaluation mode in float64: what else is in the
+        batch decides how a product is rounded, and must not decide between experts."""
         kind = torch.promote_types(rows.dtype, torch.float32) if self.training else torch.float64
         with torch.autocast(rows.device.type, enabled=False):
             return functional.linear(rows.to(kind), layer.weight.to(kind))
 
 
-class Stack(nn.Module):
+class ExpertLinear(nn.Module):
     """W_e x + b_e for the rows of each expert e."""
 
     def __init__(self, maps: Sequence[nn.Linear]) -> None:
@@ -113,13 +113,13 @@ class Experts(nn.Module):
         self.gate = Gate(size, number, noise)
         networks = [FEEDFORWARDS[activation](size, inner, dropout) for _ in range(number)]
         self.network = networks[0]  # one network, whose two maps are stacks of all
-        self.network.add_module("leave", Stack([network.leave for network in networks]))
-        self.network.add_module("enter", Stack([network.enter for network in networks]))
+        self.network.add_module("down", ExpertLinear([network.down for network in networks]))
+        self.network.add_module("up", ExpertLinear([network.up for network in networks]))
         self.register_buffer("overflowed", torch.zeros(2, dtype=torch.long), persistent=False)
 
-    def forward(self, states: States, visible: Bool[Tensor, "*rows"] | None = None) -> Fed:
+    def forward(self, states: States, visible: Bool[Tensor, "*rows"] | None = None) -> SublayerOutput:
         mixed, use = self.mix(states, visible)
-        return Fed(mixed, self.cost(use))
+        return SublayerOutput(mixed, self.cost(use))
 
     def mix(self, states: States, visible: Bool[Tensor, "*rows"] | None = None) -> Mixed:
         """Rows that are not visible get no expert, come out as 0 and use nobody."""
@@ -128,29 +128,29 @@ class Experts(nn.Module):
         scored = self.gate(rows)
         wanted = self.want(scored.noisy, seen)
         limited = self.training and self.capacity is not None
-        choice = self.fit(scored.noisy, seen) if limited else wanted
-        groups = Groups.sort(choice.experts.masked_fill(~choice.served, self.number), self.number, self.most(len(rows)))
+        routing = self.fit(scored.noisy, seen) if limited else wanted
+        groups = Groups.sort(routing.experts.masked_fill(~routing.served, self.number), self.number, self.most(len(rows)))
         results = groups.collect(self.serve(groups.deal(rows), groups))
-        weights = share(scored.noisy, choice).to(results.dtype)
+        weights = share(scored.noisy, routing).to(results.dtype)
         mixed = (weights[:, None] @ results).squeeze(1)
         return Mixed(mixed.view(states.shape), self.use(scored, wanted) if self.training else None)
 
     def serve(self, rows: Float[Tensor, "slots size"], groups: Groups) -> Float[Tensor, "slots size"]:
         """E_e(x), for the rows of every expert e."""
         network = self.network
-        served: Tensor = network.leave(network.dropout(network.activate(network.enter(rows, groups))), groups)
+        served: Tensor = network.down(network.dropout(network.activate(network.up(rows, groups))), groups)
         return served
 
-    def want(self, scores: Scores, seen: Bool[Tensor, "rows"]) -> Choice:
+    def want(self, scores: Scores, seen: Bool[Tensor, "rows"]) -> Routing:
         experts = scores.topk(self.chosen, dim=1).indices
-        return Choice(experts, seen[:, None].expand_as(experts))
+        return Routing(experts, seen[:, None].expand_as(experts))
 
     def most(self, rows: int) -> int:
         """Rows that an expert may have to serve."""
         limited = self.training and self.capacity is not None
         return min(rows, math.ceil((self.capacity or 0) * rows * self.chosen / self.number)) if limited else rows
 
-    def fit(self, scores: Scores, seen: Bool[Tensor, "rows"]) -> Choice:
+    def fit(self, scores: Scores, seen: Bool[Tensor, "rows"]) -> Routing:
         """Experts with room: see `fill`. Counts those who found none where they asked first."""
         limit = (seen.sum().double() * (self.capacity or 0) * self.chosen / self.number).ceil().long()
         asked = scores.topk(min(self.number, TRIES * self.chosen), dim=1).indices
@@ -158,10 +158,10 @@ class Experts(nn.Module):
         first = granted.long().argsort(dim=1, descending=True, stable=True)[:, : self.chosen]
         wishes, served, kept = seen.sum() * self.chosen, granted.sum(), granted[:, : self.chosen].sum()
         self.overflowed += torch.stack([served - kept, wishes - served])
-        return Choice(asked.gather(1, first), granted.gather(1, first))
+        return Routing(asked.gather(1, first), granted.gather(1, first))
 
-    def use(self, scored: Scored, wanted: Choice) -> Use:
-        """Of what rows want rather than of what they are given."""
+    def use(self, scored: Scored, wanted: Routing) -> Use:
+        """Counted by the experts that rows prefer, also where capacity sends them to others: what is learned is preferring."""
         none = torch.zeros_like(scored.noisy)
         importance = none.scatter(1, wanted.experts, share(scored.noisy, wanted)).sum(dim=0)
         chances = none.scatter(1, wanted.experts, 1.0) if scored.deviation is None else probability(scored, self.chosen)
@@ -199,11 +199,11 @@ def check(activation: str, number: int, chosen: int, capacity: float | None) -> 
         raise UserError(f"the capacity of experts is above 0, or none is given (given: {capacity})")
 
 
-def share(scores: Scores, choice: Choice) -> Float[Tensor, "rows chosen"]:
+def share(scores: Scores, routing: Routing) -> Float[Tensor, "rows chosen"]:
     """softmax over the experts that serve, 0 for the others  (eq. 3 and 5)."""
     lowest = torch.finfo(scores.dtype).min  # finite: a row that nobody serves has no NaN
-    chosen = scores.gather(1, choice.experts).masked_fill(~choice.served, lowest)
-    return chosen.softmax(dim=1) * choice.served
+    chosen = scores.gather(1, routing.experts).masked_fill(~routing.served, lowest)
+    return chosen.softmax(dim=1) * routing.served
 
 
 def fill(

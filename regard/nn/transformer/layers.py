@@ -1,4 +1,4 @@
-"""The Transformer's layers: self-attention, attention to a memory, a network at every position; each joins what it read."""
+"""The Transformer's layers: self-attention, attention to a memory, a network at every position, each added to its input."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
@@ -7,39 +7,50 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from regard.nn.attention import Attention, Cache, Choice, Glance, Moment, Prepared, Read, SelfAttention, Trace, Where
+from regard.nn.attention import (
+    Attention,
+    AttentionOutput,
+    AttentionState,
+    AttentionStep,
+    Cache,
+    HardSample,
+    PreparedMemory,
+    QueryPositions,
+    SelfAttention,
+    StepPosition,
+)
 from regard.nn.dropout import Dropout
 from regard.nn.linear import Linear
 from regard.nn.positions import Positions
-from regard.nn.transformer.feedforward import Fed
-from regard.nn.transformer.norms import Join, LayerNorm, Stream
+from regard.nn.transformer.feedforward import SublayerOutput
+from regard.nn.transformer.norms import AddNorm, LayerNorm, ResidualStream
 
 States = Float[Tensor, "batch time size"]
 Visible = Bool[Tensor, "batch time"]
-Look = Callable[[Float[Tensor, "rows size"], Trace | None], Glance]
+CrossStep = Callable[[Float[Tensor, "rows size"], AttentionState | None], AttentionStep]
 
 
-class Parts(NamedTuple):
+class LayerParts(NamedTuple):
     """What a layer is made of."""
 
-    own: Attention
+    self_attention: Attention
     cross: Attention | None
-    feedforward: nn.Module  # states, visible -> Fed
+    feedforward: nn.Module  # states, visible -> SublayerOutput
     norm: Callable[[], LayerNorm]
     dropout: float
     before: bool  # whether norms stand before sublayers
-    bias: bool = False  # whether the last product of its own attention adds one
+    bias: bool = False  # whether the output projection of self-attention has one
     cross_bias: bool = False  # and that of attention to the memory
 
 
-class Passed(NamedTuple):
-    """What a layer makes of its input, and where it looked: at itself, at the memory."""
+class LayerOutput(NamedTuple):
+    """What a layer gives, and what its attentions did."""
 
-    stream: Stream
-    read: States  # its input, and that as keys and values
-    prepared: Prepared
-    own: Read
-    seen: Read | None
+    stream: ResidualStream
+    read: States  # its input
+    prepared: PreparedMemory  # keys and values of that
+    self_attention: AttentionOutput
+    seen: AttentionOutput | None  # of attention to the memory
     cost: Float[Tensor, ""] | None
 
 
@@ -47,20 +58,20 @@ class LayerState(NamedTuple):
     """What a layer keeps between steps."""
 
     cache: Cache
-    trace: Trace | None
+    attention_state: AttentionState | None
 
 
 class Layer(nn.Module):
-    """h = join(h, own(h));  h = join(h, cross(h, memory));  h = join(h, feedforward(h))  (Vaswani et al. 2017, section 3.1)"""
+    """h = norm(h + self(h)), h = norm(h + cross(h, memory)), h = norm(h + feedforward(h))  (Vaswani et al. 2017, 3.1)"""
 
-    def __init__(self, size: int, parts: Parts) -> None:
+    def __init__(self, size: int, parts: LayerParts) -> None:
         super().__init__()
-        self.own, self.cross, self.feedforward = SelfAttention(parts.own), parts.cross, parts.feedforward
-        self.leave_own = Linear(parts.own.context_size, size, parts.bias)
-        self.after_own, self.after_feedforward = (Join(parts.norm(), parts.dropout, parts.before) for _ in range(2))
+        self.self_attention, self.cross, self.feedforward = SelfAttention(parts.self_attention), parts.cross, parts.feedforward
+        self.self_output = Linear(parts.self_attention.context_size, size, parts.bias)
+        self.after_self, self.after_feedforward = (AddNorm(parts.norm(), parts.dropout, parts.before) for _ in range(2))
         if parts.cross is not None:
-            self.leave_cross = Linear(parts.cross.context_size, size, parts.cross_bias)
-            self.after_cross = Join(parts.norm(), parts.dropout, parts.before)
+            self.cross_output = Linear(parts.cross.context_size, size, parts.cross_bias)
+            self.after_cross = AddNorm(parts.norm(), parts.dropout, parts.before)
 
     @property
     def to_memory(self) -> Attention:
@@ -68,43 +79,43 @@ class Layer(nn.Module):
         return self.cross
 
     def forward(
-        self, stream: Stream, visible: Visible | None, where: Where, memory: Prepared | None = None, look: bool = False,
-        look_back: bool = False, present: Visible | None = None,
-    ) -> Passed:  # fmt: skip
-        """`look` asks for the weights on the memory, `look_back` for those on itself; `present`: see Stack."""
-        read, projected = stream.read, self.own.project(stream.read, visible, where)
-        own = self.own.read(read, projected, look_back, where)
-        stream, seen = self.after_own(stream, last(self.leave_own, own.context), present), None
+        self, stream: ResidualStream, visible: Visible | None, where: QueryPositions, memory: PreparedMemory | None = None,
+        return_weights: bool = False, return_self_weights: bool = False, present: Visible | None = None,
+    ) -> LayerOutput:  # fmt: skip
+        """`return_weights`: those on the memory; `return_self_weights`: those on itself; `present`: see TransformerStack."""
+        read, projected = stream.read, self.self_attention.project(stream.read, visible, where)
+        itself = self.self_attention.read(read, projected, return_self_weights, where)
+        stream, seen = self.after_self(stream, project(self.self_output, itself.context), present), None
         if self.cross is not None:
-            seen = self.cross(stream.read, memory, look)
-            stream = self.after_cross(stream, last(self.leave_cross, seen.context), present)
+            seen = self.cross(stream.read, memory, return_weights)
+            stream = self.after_cross(stream, project(self.cross_output, seen.context), present)
         fed = self.feedforward(stream.read, present)
-        return Passed(self.after_feedforward(stream, fed, present), read, projected.prepared, own, seen, fed.cost)
+        return LayerOutput(self.after_feedforward(stream, fed, present), read, projected.prepared, itself, seen, fed.cost)
 
     def step(
-        self, stream: Stream, state: LayerState, moment: Moment, look: Look | None
-    ) -> tuple[Stream, LayerState, Read | Glance]:
-        """The next place of every row; where it looked: at the memory if there is one, at itself otherwise."""
-        own, cache = self.own.step(stream.read, state.cache, moment)
-        stream = self.after_own(stream, last(self.leave_own, own.context), None)
-        seen: Read | Glance = own
-        if look is not None:
-            seen = look(stream.read[:, 0], state.trace)
-            stream = self.after_cross(stream, last(self.leave_cross, seen.context[:, None]), None)
+        self, stream: ResidualStream, state: LayerState, position: StepPosition, cross: CrossStep | None
+    ) -> tuple[ResidualStream, LayerState, AttentionOutput | AttentionStep]:
+        """The next place of every row; also its attention to the memory if there is one, to itself otherwise."""
+        itself, cache = self.self_attention.step(stream.read, state.cache, position)
+        stream = self.after_self(stream, project(self.self_output, itself.context), None)
+        seen: AttentionOutput | AttentionStep = itself
+        if cross is not None:
+            seen = cross(stream.read[:, 0], state.attention_state)
+            stream = self.after_cross(stream, project(self.cross_output, seen.context[:, None]), None)
         stream = self.after_feedforward(stream, self.feedforward(stream.read, None), None)
-        return stream, LayerState(cache, getattr(seen, "trace", None)), seen
+        return stream, LayerState(cache, seen.attention_state if isinstance(seen, AttentionStep) else None), seen
 
 
-def last(layer: Linear, context: States) -> Fed:
-    """The product; on a GPU its bias is added where the result is joined."""
-    return Fed(layer.product(context), bias=layer.bias) if context.is_cuda else Fed(layer(context))
+def project(layer: Linear, context: States) -> SublayerOutput:
+    """The output projection; on a GPU its bias is added by the kernel of AddNorm."""
+    return SublayerOutput(layer.matmul(context), bias=layer.bias) if context.is_cuda else SublayerOutput(layer(context))
 
 
-class Result(NamedTuple):
-    """The top of a stack, and what its layers have to tell."""
+class TransformerOutput(NamedTuple):
+    """The states of the top layer, and the outputs of all layers."""
 
     states: States
-    passed: Sequence[Passed]
+    passed: Sequence[LayerOutput]
 
     @property
     def cost(self) -> Float[Tensor, ""] | None:
@@ -118,13 +129,13 @@ class Result(NamedTuple):
         return torch.cat(found, dim=1) if found else None
 
     @property
-    def choice(self) -> Choice | None:
+    def choice(self) -> HardSample | None:
         """What hard attention drew in all layers: the log of a product is a sum."""
         found = [one.seen.choice for one in self.passed if one.seen is not None and one.seen.choice is not None]
         if not found:
             return None
         log_prob, entropy = (torch.stack(side).sum(0) for side in zip(*(one[:2] for one in found), strict=True))
-        return Choice(log_prob, entropy, lasting=len(found) > 1 or found[0].lasting)
+        return HardSample(log_prob, entropy, lasting=len(found) > 1 or found[0].lasting)
 
 
 class Stepped(NamedTuple):
@@ -142,45 +153,52 @@ class LayerList(nn.ModuleList):
         return super().__iter__()  # type: ignore[return-value]
 
 
-class Stack(nn.Module):
+class TransformerStack(nn.Module):
     """Words with their places through all layers."""
 
-    def __init__(self, size: int, layers: Sequence[Parts], positions: Positions, dropout: float) -> None:
+    def __init__(self, size: int, layers: Sequence[LayerParts], positions: Positions, dropout: float) -> None:
         super().__init__()
         self.size, self.positions, self.dropout = size, positions, Dropout(dropout)
         self.layers = LayerList(Layer(size, parts) for parts in layers)
         self.first_norm = layers[0].norm() if layers[0].before else None
 
-    def enter(self, words: States, places: Int[Tensor, "#batch time"], upto: int, present: Visible | None = None) -> Stream:
+    def enter(
+        self, words: States, places: Int[Tensor, "#batch time"], upto: int, present: Visible | None = None
+    ) -> ResidualStream:
         """drop(√d w + p): embeddings begin at length 1, positions at √d."""
         self.positions.check(upto)
         rate = self.dropout.p if self.training else 0.0
         states = self.positions.enter(words, places, self.size**0.5, rate)
-        return Stream(states, states if self.first_norm is None else self.first_norm(states, present))
+        return ResidualStream(states, states if self.first_norm is None else self.first_norm(states, present))
 
     def forward(
-        self, words: States, visible: Visible | None, memory: Sequence[Prepared] | None = None, look: bool = False,
-        look_back: bool = False, prefix: Int[Tensor, "batch"] | None = None, present: Visible | None = None,
-    ) -> Result:  # fmt: skip
+        self, words: States, visible: Visible | None, memory: Sequence[PreparedMemory] | None = None,
+        return_weights: bool = False, return_self_weights: bool = False, prefix: Int[Tensor, "batch"] | None = None,
+        present: Visible | None = None,
+    ) -> TransformerOutput:  # fmt: skip
         """`visible` is what attention may see, `present` what is no padding: the same, unless padding lies behind a causal
         sequence, where nobody sees it."""
         present = visible if present is None else present
-        where = Where(None, prefix, self.positions if self.positions.relative else None)
-        stream, passed = self.enter(words, where.of(words), words.shape[1], present), list[Passed]()
+        where = QueryPositions(None, prefix, self.positions if self.positions.relative else None)
+        stream, passed = self.enter(words, where.of(words), words.shape[1], present), list[LayerOutput]()
         for depth, layer in enumerate(self.layers):
             keys = None if memory is None else memory[depth]
-            passed.append(layer(stream, visible, where, keys, look, look_back, present))
+            passed.append(layer(stream, visible, where, keys, return_weights, return_self_weights, present))
             stream = passed[-1].stream
-        return Result(stream.read, passed)
+        return TransformerOutput(stream.read, passed)
 
     def step(
-        self, words: Float[Tensor, "rows size"], moment: Moment, states: Sequence[LayerState], looks: Sequence[Look | None]
+        self,
+        words: Float[Tensor, "rows size"],
+        position: StepPosition,
+        states: Sequence[LayerState],
+        crosses: Sequence[CrossStep | None],
     ) -> Stepped:
-        moment = moment.by(self.positions if self.positions.relative else None)
-        stream = self.enter(words[:, None], moment.where.of(words[:, None]), moment.upto)
+        position = position.by(self.positions if self.positions.relative else None)
+        stream = self.enter(words[:, None], position.where.of(words[:, None]), position.upto)
         new, weights = list[LayerState](), list[Tensor]()
-        for layer, state, look in zip(self.layers, states, looks, strict=True):
-            stream, after, seen = layer.step(stream, state, moment, look)
+        for layer, state, cross in zip(self.layers, states, crosses, strict=True):
+            stream, after, seen = layer.step(stream, state, position, cross)
             new.append(after)
             weights += [] if seen.weights is None else [seen.weights]
         return Stepped(stream.read[:, 0], tuple(new), weights)

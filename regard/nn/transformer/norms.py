@@ -1,4 +1,4 @@
-"""Normalisation, and how a sublayer's result joins what it read. One class a norm; NORMS names them."""
+"""Normalisation, and how a sublayer's output is added to its input. One class per norm; NORMS names them."""
 
 from typing import ClassVar, NamedTuple
 
@@ -9,14 +9,14 @@ from torch.nn import functional
 
 from regard.nn.dropout import Dropout
 from regard.nn.kernels.layers import norm as kernels
-from regard.nn.transformer.feedforward import Fed
+from regard.nn.transformer.feedforward import SublayerOutput
 
 States = Float[Tensor, "batch time size"]
 Visible = Bool[Tensor, "batch time"]
 
 
 class LayerNorm(nn.Module):
-    """g (x - mean) / √(variance + ε) + b over the numbers of one position  (Ba et al. 2016)."""
+    """g (x - mean) / √(variance + ε) + b over the elements of one position  (Ba et al. 2016)."""
 
     fused: ClassVar[str | None] = "layer"  # its name among the kernels
     eps = 1e-5
@@ -45,10 +45,10 @@ class RMSNorm(LayerNorm):
 
 
 class BatchNorm(LayerNorm):
-    """g (x - mean) / √(variance + ε) + b of each number over all positions of a batch, padding aside  (Ioffe & Szegedy 2015).
+    """g (x - mean) / √(variance + ε) + b of each element over all positions of a batch, padding aside  (Ioffe & Szegedy 2015).
 
-    In use the means are those of training. In training every position of a batch, later words of a target too, shifts every
-    other one: what the lecture holds against it.
+    In evaluation mode the means are those of training. In training every position of a batch, later words of a target too,
+    shifts every other one: what the lecture holds against it.
     """
 
     fused = None
@@ -80,14 +80,14 @@ class BatchNorm(LayerNorm):
         return mean, variance
 
 
-class Stream(NamedTuple):
-    """What flows through a stack: what sublayers add to, and what the next one reads."""
+class ResidualStream(NamedTuple):
+    """What flows through a stack: the sum that sublayers add to, and what the next one reads."""
 
     total: States
     read: States
 
 
-class Join(nn.Module):
+class AddNorm(nn.Module):
     """Post-norm: norm(h + drop(f(h)))  (Vaswani et al. 2017). Pre-norm: h + drop(f(norm(h))), written so that each sublayer's
     norm is the one that follows it, for one kernel does both; the first norm stands before the stack."""
 
@@ -95,22 +95,22 @@ class Join(nn.Module):
         super().__init__()
         self.norm, self.dropout, self.before = norm, Dropout(dropout), before
 
-    def forward(self, stream: Stream, fed: Fed, visible: Visible | None) -> Stream:
+    def forward(self, stream: ResidualStream, fed: SublayerOutput, visible: Visible | None) -> ResidualStream:
         if self.norm.fused is not None and kernels.applies(fed.states):
             return self.by_kernel(stream.total, fed, self.norm.fused)
         states = fed.states if fed.bias is None else fed.states + fed.bias
         total = self.dropout.added(stream.total, states)
         normed = self.norm(total, visible)
-        return Stream(total if self.before else normed, normed)
+        return ResidualStream(total if self.before else normed, normed)
 
-    def by_kernel(self, residual: States, fed: Fed, kind: str) -> Stream:
-        """What is normed has two readers where it is also what the next sublayer adds to."""
-        way = kernels.add_norm if self.before else kernels.add_norm_for_two
+    def by_kernel(self, residual: States, fed: SublayerOutput, kind: str) -> ResidualStream:
+        """Post-norm: what is normed is read twice, by the next sublayer and by what adds its output."""
+        kernel = kernels.add_norm if self.before else kernels.add_norm_for_two
         rate, norm = self.dropout.p if self.training else 0.0, self.norm
-        joined = way(
+        joined = kernel(
             fed.states, residual.to(fed.states.dtype), fed.bias, norm.weight, norm.offset, rate=rate, kind=kind, eps=norm.eps
         )
-        return Stream(*joined)
+        return ResidualStream(*joined)
 
 
 NORMS: dict[str, type[LayerNorm]] = {"layer": LayerNorm, "rms": RMSNorm, "batch": BatchNorm}

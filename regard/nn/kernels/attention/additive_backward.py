@@ -1,14 +1,14 @@
-"""Triton: additive attention back, tile by tile; additive.py launches these kernels. Letters are those of additive_tiles.py.
+"""Triton: additive attention backward, tile by tile; additive.py launches it. Letters are those of additive_tiles.py.
 
-With de_ij the slope of a score, dq_id = 4 v_d Σ_j de_ij (r - r²), dk_jd is the same sum over i, and dv_d = -2 Σ_ij de_ij r, for
-the 1 of 1 - 2r adds Σ_j de_ij = 0.
+With de_ij the gradient of a score, dq_id = 4 v_d Σ_j de_ij (r - r²), dk_jd is the same sum over i, and dv_d = -2 Σ_ij de_ij r,
+for the 1 of 1 - 2r adds Σ_j de_ij = 0.
 """
 
 import triton
 import triton.language as tl
 
-from regard.nn.kernels.attention.additive_tiles import FOUR, TWO, looked_at, meet, ratio
-from regard.nn.kernels.recurrent.tape_tiles import reciprocal
+from regard.nn.kernels.attention.additive_tiles import FOUR, TWO, meet, ratio, visible_tile
+from regard.nn.kernels.common_tiles import reciprocal
 
 
 @triton.jit
@@ -25,7 +25,7 @@ def product_of(G, VALUES, n, i, j, T, S, E: tl.constexpr, TQ: tl.constexpr, TK: 
 
 
 @triton.jit(do_not_specialize=["origin"])
-def slope_tiles(SCORES, VALUES, G, LEVEL, MIDDLE, VISIBLE, FIRST, LAST, ACROSS, WEIGHTS, origin, begin, rows, heads, T, S,
+def slope_tiles(SCORES, VALUES, G, LOG_SUM, MIDDLE, VISIBLE, FIRST, LAST, ACROSS, WEIGHTS, origin, begin, rows, heads, T, S,
                 TARGET, SOURCE, E: tl.constexpr, TQ: tl.constexpr, TK: tl.constexpr, BE: tl.constexpr, KIND: tl.constexpr,
                 PRECISION: tl.constexpr, MASKED: tl.constexpr, RANGED: tl.constexpr):  # fmt: skip
     """α_ij = e^(e_ij - level_i), and de_ij = α_ij (dα_ij - Σ_j α_ij dα_ij) in place of e_ij and, key by key, ACROSS."""
@@ -34,10 +34,10 @@ def slope_tiles(SCORES, VALUES, G, LEVEL, MIDDLE, VISIBLE, FIRST, LAST, ACROSS, 
     if meet(VISIBLE, FIRST, LAST, n, begin + first, start, heads, T, S, TQ, TK, MASKED, RANGED):
         i, chunk, at = begin + row, place * rows * SOURCE, row[:, None] * SOURCE + j[None, :]
         product = product_of(G, VALUES, n, i, j, T, S, E, TQ, TK, BE, KIND, PRECISION)
-        level = tl.load(LEVEL + n * T + i, mask=i < T, other=float("inf"))
+        log_sum = tl.load(LOG_SUM + n * T + i, mask=i < T, other=float("inf"))
         middle = tl.load(MIDDLE + n * T + i, mask=i < T, other=0.0)
-        ok = looked_at(VISIBLE, FIRST, LAST, n, i, j, heads, T, S, MASKED, RANGED)
-        weight = tl.where(ok, tl.exp(tl.load(SCORES + chunk + at) - level[:, None]), 0.0)
+        ok = visible_tile(VISIBLE, FIRST, LAST, n, i, j, heads, T, S, MASKED, RANGED)
+        weight = tl.where(ok, tl.exp(tl.load(SCORES + chunk + at) - log_sum[:, None]), 0.0)
         slope = weight * (product - middle[:, None])
         tl.store(WEIGHTS + chunk + at, weight.to(WEIGHTS.dtype.element_ty))
         tl.store(SCORES + chunk + at, slope)
@@ -45,16 +45,16 @@ def slope_tiles(SCORES, VALUES, G, LEVEL, MIDDLE, VISIBLE, FIRST, LAST, ACROSS, 
 
 
 @triton.jit
-def add_slope(SLOPE, r, by_own, by_energy, QUERIES: tl.constexpr):
+def add_slope(SLOPE, r, by_own, by_score_vector, QUERIES: tl.constexpr):
     """de (r - r²), and de r while it goes over the queries."""
     slope = tl.load(SLOPE)
     if QUERIES:
-        by_energy += slope * r
-    return by_own + slope * (r - r * r), by_energy
+        by_score_vector += slope * r
+    return by_own + slope * (r - r * r), by_score_vector
 
 
 @triton.jit
-def add_slopes(own, OTHER, SLOPES, width, reach, by_own, by_energy, WIDTH: tl.constexpr, BT: tl.constexpr,
+def add_slopes(own, OTHER, SLOPES, width, reach, by_own, by_score_vector, WIDTH: tl.constexpr, BT: tl.constexpr,
                QUERIES: tl.constexpr, FAST: tl.constexpr):  # fmt: skip
     """Adds a tile of the other side, four rows at a time, or fewer."""
     if reach <= FOUR:
@@ -64,21 +64,21 @@ def add_slopes(own, OTHER, SLOPES, width, reach, by_own, by_energy, WIDTH: tl.co
             left, right = w * x, y * z
             both = reciprocal(left * right, FAST)
             left, right = both * right, both * left
-            by_own, by_energy = add_slope(SLOPES + t * width, left * x, by_own, by_energy, QUERIES)
-            by_own, by_energy = add_slope(SLOPES + (t + 1) * width, left * w, by_own, by_energy, QUERIES)
-            by_own, by_energy = add_slope(SLOPES + (t + 2) * width, right * z, by_own, by_energy, QUERIES)
-            by_own, by_energy = add_slope(SLOPES + (t + 3) * width, right * y, by_own, by_energy, QUERIES)
+            by_own, by_score_vector = add_slope(SLOPES + t * width, left * x, by_own, by_score_vector, QUERIES)
+            by_own, by_score_vector = add_slope(SLOPES + (t + 1) * width, left * w, by_own, by_score_vector, QUERIES)
+            by_own, by_score_vector = add_slope(SLOPES + (t + 2) * width, right * z, by_own, by_score_vector, QUERIES)
+            by_own, by_score_vector = add_slope(SLOPES + (t + 3) * width, right * y, by_own, by_score_vector, QUERIES)
     elif reach <= TWO:
         for t in range(0, BT, 2):
             x, y = own * tl.load(OTHER + t * WIDTH) + 1.0, own * tl.load(OTHER + (t + 1) * WIDTH) + 1.0
             both = reciprocal(x * y, FAST)
-            by_own, by_energy = add_slope(SLOPES + t * width, both * y, by_own, by_energy, QUERIES)
-            by_own, by_energy = add_slope(SLOPES + (t + 1) * width, both * x, by_own, by_energy, QUERIES)
+            by_own, by_score_vector = add_slope(SLOPES + t * width, both * y, by_own, by_score_vector, QUERIES)
+            by_own, by_score_vector = add_slope(SLOPES + (t + 1) * width, both * x, by_own, by_score_vector, QUERIES)
     else:
         for t in range(0, BT):
             r = ratio(own + tl.load(OTHER + t * WIDTH), FAST)
-            by_own, by_energy = add_slope(SLOPES + t * width, r, by_own, by_energy, QUERIES)
-    return by_own, by_energy
+            by_own, by_score_vector = add_slope(SLOPES + t * width, r, by_own, by_score_vector, QUERIES)
+    return by_own, by_score_vector
 
 
 @triton.jit(do_not_specialize=["origin"])
@@ -103,19 +103,19 @@ def side_tiles(OWN, OTHER, ENERGY, REACH, VISIBLE, FIRST, LAST, SLOPES, OUT, BY_
         width, others, length = SOURCE, rows, S
         own, other = OWN + n * SOURCE * WIDTH, OTHER + n * TARGET * WIDTH + begin * WIDTH
     one, reach = tl.load(own + a * WIDTH + d), tl.load(REACH + n)
-    by_own, by_energy = tl.zeros([BA, UNITS], tl.float32), tl.zeros([BA, UNITS], tl.float32)
+    by_own, by_score_vector = tl.zeros([BA, UNITS], tl.float32), tl.zeros([BA, UNITS], tl.float32)
     for t in range(0, others, BT):
         query, key = begin + t, tile
         if QUERIES:
             query, key = begin + tile, t
         if meet(VISIBLE, FIRST, LAST, n, query, key, heads, T, S, TQ, TK, MASKED, RANGED):
-            by_own, by_energy = add_slopes(
-                one, other + t * WIDTH + d, slopes + t * width, width, reach, by_own, by_energy, WIDTH, BT, QUERIES, FAST
+            by_own, by_score_vector = add_slopes(
+                one, other + t * WIDTH + d, slopes + t * width, width, reach, by_own, by_score_vector, WIDTH, BT, QUERIES, FAST
             )
     gradient = 4.0 * tl.load(ENERGY + n % heads * WIDTH + d) * by_own
     out, inside = OUT + n * length * D + a * D + d, (a < length) & (d < D)
     if QUERIES:
-        tl.store(BY_ENERGY + (n * TARGET + begin + tile) // TQ * WIDTH + unit, -2.0 * tl.sum(by_energy, 0))
+        tl.store(BY_ENERGY + (n * TARGET + begin + tile) // TQ * WIDTH + unit, -2.0 * tl.sum(by_score_vector, 0))
     elif begin > 0:
         gradient += tl.load(out, mask=inside, other=0.0).to(tl.float32)
     tl.store(out, gradient.to(OUT.dtype.element_ty), mask=inside)

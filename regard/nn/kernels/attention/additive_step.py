@@ -1,7 +1,7 @@
-"""Additive attention inside a decoder's loop: one launch a look, one launch back, and one for the keys of all looks.
+"""Additive attention inside a decoder's loop: one launch per step forward, one backward, and one for the keys of all steps.
 
-α_ij = softmax_j(w · tanh(q_i + k_j)) and c_i = Σ_j α_ij v_j. A look leaves (q_i, ds_i) and (α_i, g_i) behind on its way back;
-the gradients of keys, values and w are taken once for all looks, and no [steps, source, size] tensor exists.
+α_ij = softmax_j(w · tanh(q_i + k_j)) and c_i = Σ_j α_ij v_j. Backward, a step leaves (q_i, ds_i) and (α_i, g_i) behind;
+the gradients of keys, values and w are taken once for all steps, and no [steps, source, size] tensor exists.
 """
 
 from collections.abc import Callable
@@ -12,27 +12,28 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from regard.nn.kernels.recurrent.scan import able, interpreted, power_of_two
+from regard.nn.autograd import apply
+from regard.nn.kernels.machine import able, interpreted, power_of_two, with_whole_rows
 from regard.nn.linear import Record, lowered
 
 Keys = Float[Tensor, "batch heads source size"]
 Values = Float[Tensor, "batch heads source value"]
 Visible = Bool[Tensor, "batch source"]
-Energy = Float[Tensor, "heads size"]
+ScoreVector = Float[Tensor, "heads size"]
 Queries = Float[Tensor, "batch queries heads size"]
 Context = Float[Tensor, "batch queries heads value"]
 Weights = Float[Tensor, "batch queries heads source"]
-TILE = 1 << 14  # numbers of keys or values that a program holds at a time
+TILE = 1 << 14  # elements of keys or values that a program holds at a time
 WIDEST = 4096  # of a key and of a value
 
 
 class Sentence(NamedTuple):
-    """What all looks of one pass read."""
+    """What all steps of one pass read."""
 
     keys: Keys
     values: Values
     visible: Visible | None
-    energy: Energy
+    score_vector: ScoreVector
 
     @property
     def strides(self) -> tuple[int, ...]:
@@ -40,11 +41,11 @@ class Sentence(NamedTuple):
 
     @property
     def mask(self) -> Tensor:
-        return self.energy if self.visible is None else self.visible.view(torch.uint8)
+        return self.score_vector if self.visible is None else self.visible.view(torch.uint8)
 
 
-class Looks(NamedTuple):
-    """What looks leave behind while going backward."""
+class StepRecords(NamedTuple):
+    """What steps record while going backward."""
 
     asked: Record  # (q, ds)
     read: Record  # (α, g)
@@ -55,61 +56,63 @@ def applies(keys: Keys, values: Values) -> bool:
     return able(keys) and able(values) and max(keys.shape[-1], values.shape[-1]) <= WIDEST
 
 
-def bind_glance(
-    keys: Keys, values: Values, visible: Visible | None, energy: Energy
+def bind_step(
+    keys: Keys, values: Values, visible: Visible | None, score_vector: ScoreVector
 ) -> Callable[[Queries], tuple[Context, Float[Tensor, "batch heads queries source"]]]:
-    """A look at these keys as a function for one pass: projected queries -> contexts, weights."""
-    keys, values = (with_whole_rows(one.to(lowered(one))) for one in (keys, values))  # once a pass instead of once a look
-    looks = Looks(Record(), Record())
+    """One step over these keys as a function for one pass: projected queries -> contexts, weights."""
+    keys, values = (with_whole_rows(one.to(lowered(one))) for one in (keys, values))  # once per pass instead of once per step
+    records = StepRecords(Record(), Record())
     seen = None if visible is None else visible.contiguous()
-    keys, values, energy = _Tie.apply(keys, values, seen, energy.contiguous(), looks)  # type: ignore[no-untyped-call]
+    keys, values, score_vector = apply(_TieSentence, keys, values, seen, score_vector.contiguous(), records)
 
-    def glance(query: Queries) -> tuple[Tensor, Tensor]:
-        context, weights = _Use.apply(query.contiguous(), keys, values, seen, energy, looks)  # type: ignore[no-untyped-call]
+    def step(query: Queries) -> tuple[Tensor, Tensor]:
+        context, weights = apply(_AdditiveStep, query.contiguous(), keys, values, seen, score_vector, records)
         return context, weights.transpose(1, 2)
 
-    return glance
+    return step
 
 
-def with_whole_rows(tensor: Float[Tensor, "*rows size"]) -> Float[Tensor, "*rows size"]:
-    return tensor if tensor.stride(-1) == 1 else tensor.contiguous()
-
-
-class _Tie(torch.autograd.Function):
-    """The identity on keys, values and w. Backward runs after every look has left its record."""
+class _TieSentence(torch.autograd.Function):
+    """The identity on keys, values and w. Backward runs after every step has left its record."""
 
     @staticmethod
     def forward(
-        ctx: Any, keys: Tensor, values: Tensor, visible: Tensor | None, energy: Tensor, looks: Looks
+        ctx: Any, keys: Tensor, values: Tensor, visible: Tensor | None, score_vector: Tensor, records: StepRecords
     ) -> tuple[Tensor, Tensor, Tensor]:
-        ctx.save_for_backward(keys, values, visible, energy)
-        ctx.looks = looks
+        ctx.save_for_backward(keys, values, visible, score_vector)
+        ctx.records = records
         ctx.set_materialize_grads(False)
-        return keys.view_as(keys), values.view_as(values), energy.view_as(energy)
+        return keys.view_as(keys), values.view_as(values), score_vector.view_as(score_vector)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *_: Any) -> tuple[Tensor | None, ...]:
-        asked, read = ctx.looks.asked.joined(dim=1), ctx.looks.read.joined(dim=1)
+        asked, read = ctx.records.asked.joined(dim=1), ctx.records.read.joined(dim=1)
         if asked is None or read is None:
             return None, None, None, None, None
         sentence = Sentence(*ctx.saved_tensors)
-        wants_key, wants_value, _visible, wants_energy, _looks = ctx.needs_input_grad
-        by_key, by_energy = gradient_of_keys(sentence, *asked) if wants_key or wants_energy else (None, None)
+        wants_key, wants_value, _visible, wants_score_vector, _records = ctx.needs_input_grad
+        by_key, by_score_vector = gradient_of_keys(sentence, *asked) if wants_key or wants_score_vector else (None, None)
         by_value = gradient_of_values(*read).to(sentence.values.dtype) if wants_value else None
-        return by_key, by_value, None, by_energy, None
+        return by_key, by_value, None, by_score_vector, None
 
 
-class _Use(torch.autograd.Function):
-    """One look, which may be of several queries."""
+class _AdditiveStep(torch.autograd.Function):
+    """One step, which may be of several queries."""
 
     @staticmethod
     def forward(
-        ctx: Any, query: Tensor, keys: Tensor, values: Tensor, visible: Tensor | None, energy: Tensor, looks: Looks
+        ctx: Any,
+        query: Tensor,
+        keys: Tensor,
+        values: Tensor,
+        visible: Tensor | None,
+        score_vector: Tensor,
+        records: StepRecords,
     ) -> tuple[Tensor, Tensor]:
-        context, weights = looked(query, Sentence(keys, values, visible, energy))
-        ctx.save_for_backward(query, keys, values, visible, energy, weights)
-        ctx.looks = looks
+        context, weights = attended(query, Sentence(keys, values, visible, score_vector))
+        ctx.save_for_backward(query, keys, values, visible, score_vector, weights)
+        ctx.records = records
         ctx.set_materialize_grads(False)
         return context, weights
 
@@ -120,68 +123,68 @@ class _Use(torch.autograd.Function):
         sentence, (gradient, watched) = Sentence(*parts), gradients
         if gradient is None:
             gradient = sentence.values.new_zeros(*query.shape[:3], sentence.values.shape[-1])
-        into, slopes = looked_back(query, sentence, weights, with_whole_rows(gradient), watched)
+        into, slopes = attended_backward(query, sentence, weights, with_whole_rows(gradient), watched)
         if any(ctx.needs_input_grad[1:5]):  # otherwise nobody empties the record
-            ctx.looks.asked.add(query, slopes)
-            ctx.looks.read.add(weights, gradient)
+            ctx.records.asked.add(query, slopes)
+            ctx.records.read.add(weights, gradient)
         return into, None, None, None, None, None
 
 
-def looked(query: Queries, sentence: Sentence) -> tuple[Context, Weights]:
-    from regard.nn.kernels.attention.additive_step_tiles import look
+def attended(query: Queries, sentence: Sentence) -> tuple[Context, Weights]:
+    from regard.nn.kernels.attention.additive_step_tiles import attend_step
 
     batch, queries, heads, _ = query.shape
     source, value = sentence.values.shape[2:]
     context = query.new_empty(batch, queries, heads, value, dtype=sentence.values.dtype)
     weights = query.new_empty(batch, queries, heads, source, dtype=torch.float32)
-    look[(batch * queries * heads,)](
-        query, sentence.keys, sentence.values, sentence.mask, sentence.energy, context, weights, source, queries, heads,
+    attend_step[(batch * queries * heads,)](
+        query, sentence.keys, sentence.values, sentence.mask, sentence.score_vector, context, weights, source, queries, heads,
         *sentence.strides, MASKED=sentence.visible is not None, **cut(sentence),
     )  # fmt: skip
     return context, weights
 
 
-def looked_back(
+def attended_backward(
     query: Queries, sentence: Sentence, weights: Weights, gradient: Context, watched: Weights | None
 ) -> tuple[Queries, Weights]:
     """dq and ds = α ∗ (dα - Σ α dα), where dα = g · v + the gradient of the weights."""
-    from regard.nn.kernels.attention.additive_step_tiles import look_back
+    from regard.nn.kernels.attention.additive_step_tiles import attend_step_backward
 
     batch, queries, heads, source = weights.shape
     into, slopes = torch.empty_like(query), torch.empty_like(weights)
     direct = weights if watched is None else watched.contiguous()
-    look_back[(batch * queries * heads,)](
-        query, sentence.keys, sentence.values, sentence.energy, weights, gradient, direct, into, slopes, source, queries,
+    attend_step_backward[(batch * queries * heads,)](
+        query, sentence.keys, sentence.values, sentence.score_vector, weights, gradient, direct, into, slopes, source, queries,
         heads, *sentence.strides, *gradient.stride()[:3], WATCHED=watched is not None, **cut(sentence),
     )  # fmt: skip
     return into, slopes
 
 
-def gradient_of_keys(sentence: Sentence, queries: Queries, slopes: Weights) -> tuple[Keys, Energy]:
-    """dk_j = Σ_i ds_ij w ∗ (1 - tanh²(q_i + k_j)) and dw = Σ_ij ds_ij tanh(q_i + k_j), over all looks at once."""
-    from regard.nn.kernels.attention.additive_step_tiles import keys_back
+def gradient_of_keys(sentence: Sentence, queries: Queries, slopes: Weights) -> tuple[Keys, ScoreVector]:
+    """dk_j = Σ_i ds_ij w ∗ (1 - tanh²(q_i + k_j)) and dw = Σ_ij ds_ij tanh(q_i + k_j), over all steps at once."""
+    from regard.nn.kernels.attention.additive_step_tiles import keys_backward
 
-    keys, energy = sentence.keys, sentence.energy
+    keys, score_vector = sentence.keys, sentence.score_vector
     batch, heads, source, size = keys.shape
     depth = power_of_two(size)
     rows = min(max(TILE // 2 // depth, 1), power_of_two(source))
     tiles = -(-source // rows)
     by_key, shares = torch.empty_like(keys), keys.new_empty(batch, heads, tiles, size, dtype=torch.float32)
-    keys_back[(batch * heads, tiles)](
-        queries, keys, sentence.mask, energy, slopes, by_key, shares, source, queries.shape[1], heads, *keys.stride()[:3],
+    keys_backward[(batch * heads, tiles)](
+        queries, keys, sentence.mask, score_vector, slopes, by_key, shares, source, queries.shape[1], heads, *keys.stride()[:3],
         *by_key.stride()[:3], SIZE=size, D=depth, BJ=rows, MASKED=sentence.visible is not None, FAST=not interpreted(),
         STAGES=3, num_warps=warps_for(rows * depth),
     )  # fmt: skip
-    return by_key, shares.sum((0, 2)).to(energy.dtype)
+    return by_key, shares.sum((0, 2)).to(score_vector.dtype)
 
 
 def gradient_of_values(weights: Weights, gradients: Context) -> Values:
-    """dV = Σ_i α_i ⊗ g_i, over all looks at once."""
+    """dV = Σ_i α_i ⊗ g_i, over all steps at once."""
     return weights.to(gradients.dtype).permute(0, 2, 3, 1) @ gradients.transpose(1, 2)
 
 
 def cut(sentence: Sentence) -> dict[str, Any]:
-    """How a look is cut into tiles of source positions: into one, if it fits."""
+    """How a step is cut into tiles of source positions: into one, if it fits."""
     source, value = sentence.values.shape[2:]
     size = sentence.keys.shape[-1]
     depth, width = power_of_two(size), power_of_two(value)
@@ -192,5 +195,5 @@ def cut(sentence: Sentence) -> dict[str, Any]:
 
 
 def warps_for(numbers: int) -> int:
-    """About 64 numbers a thread."""
+    """About 64 elements per thread."""
     return min(max(numbers // 2048, 1), 16)

@@ -1,14 +1,14 @@
-"""Triton: one query looks at its sentence's keys, the way back of such a look, and the way back of all looks to the keys.
+"""Triton: one query attends to its sentence's keys, that step's backward, and the gradients of the keys of all steps.
 
 With r = 1 / (1 + e^(2(q + k))):  w · tanh(q + k) = Σ w - 2 w · r, where softmax forgets Σ w, and tanh' = 4 (r - r²).
-A row is one query of one head of one sentence; j are positions of the source, d numbers of a key, e numbers of a value.
-Lines that may not be looked at are read and then left out, so that no load waits for another's result.
+A row is one query of one head of one sentence; j are positions of the source, d elements of a key, e elements of a value.
+Lines that are not visible are read and then left out, so that no load waits for another's result.
 """
 
 import triton
 import triton.language as tl
 
-from regard.nn.kernels.recurrent.tape_tiles import half, line_of, lines_of
+from regard.nn.kernels.common_tiles import half, line_of, lines_of
 
 
 @triton.jit
@@ -21,9 +21,9 @@ def seen(VISIBLE, sentence, j, SOURCE, MASKED: tl.constexpr):
 
 
 @triton.jit
-def scores_of(keys, ok, asked, energy, FAST: tl.constexpr):
+def scores_of(keys, ok, asked, score_vector, FAST: tl.constexpr):
     """w · tanh(q + k_j), less Σ w."""
-    return tl.where(ok, -2.0 * tl.sum(half(keys, asked[None, :], FAST) * energy[None, :], axis=1), -1e30)
+    return tl.where(ok, -2.0 * tl.sum(half(keys, asked[None, :], FAST) * score_vector[None, :], axis=1), -1e30)
 
 
 @triton.jit
@@ -39,7 +39,7 @@ def sum_of(weight, lines):
 
 
 @triton.jit
-def look(
+def attend_step(
     Q, K, V, VISIBLE, ENERGY, CONTEXT, WEIGHTS, SOURCE, QUERIES, HEADS, kb, kh, ks, vb, vh, vs, SIZE: tl.constexpr,
     VALUE: tl.constexpr, D: tl.constexpr, E: tl.constexpr, BJ: tl.constexpr, MASKED: tl.constexpr, ONE: tl.constexpr,
     FAST: tl.constexpr,
@@ -51,11 +51,11 @@ def look(
     V += sentence * vb + head * vh
     WEIGHTS += row * SOURCE
     d, e, tile = tl.arange(0, D), tl.arange(0, E), tl.arange(0, BJ)
-    asked, energy = line_of(Q, row * SIZE, d, SIZE), line_of(ENERGY, head * SIZE, d, SIZE)
+    asked, score_vector = line_of(Q, row * SIZE, d, SIZE), line_of(ENERGY, head * SIZE, d, SIZE)
     if ONE:
         ok, there = seen(VISIBLE, sentence, tile, SOURCE, MASKED), tile < SOURCE
         keys, values = lines_of(K, 0, ks, tile, there, d, SIZE), lines_of(V, 0, vs, tile, there, e, VALUE)
-        score = scores_of(keys, ok, asked, energy, FAST)
+        score = scores_of(keys, ok, asked, score_vector, FAST)
         most = tl.max(score, axis=0)
         weight = share_of(score, ok, most, tl.sum(tl.where(ok, tl.exp(score - most), 0.0), axis=0))
         tl.store(WEIGHTS + tile, weight, mask=tile < SOURCE)
@@ -65,7 +65,7 @@ def look(
         for start in range(0, SOURCE, BJ):
             j = start + tile
             ok = seen(VISIBLE, sentence, j, SOURCE, MASKED)
-            score = scores_of(lines_of(K, 0, ks, j, j < SOURCE, d, SIZE), ok, asked, energy, FAST)
+            score = scores_of(lines_of(K, 0, ks, j, j < SOURCE, d, SIZE), ok, asked, score_vector, FAST)
             tl.store(WEIGHTS + j, score, mask=j < SOURCE)
             higher = tl.maximum(most, tl.max(score, axis=0))
             whole = whole * tl.exp(most - higher) + tl.sum(tl.where(ok, tl.exp(score - higher), 0.0), axis=0)
@@ -99,7 +99,7 @@ def by_query(keys, slope, asked, FAST: tl.constexpr):
 
 
 @triton.jit
-def look_back(
+def attend_step_backward(
     Q, K, V, ENERGY, WEIGHTS, G, GW, DQ, DS, SOURCE, QUERIES, HEADS, kb, kh, ks, vb, vh, vs, gb, gq, gh,
     SIZE: tl.constexpr, VALUE: tl.constexpr, D: tl.constexpr, E: tl.constexpr, BJ: tl.constexpr, WATCHED: tl.constexpr,
     ONE: tl.constexpr, FAST: tl.constexpr,
@@ -113,7 +113,7 @@ def look_back(
     DS += row * SOURCE
     GW += row * SOURCE
     d, e, tile = tl.arange(0, D), tl.arange(0, E), tl.arange(0, BJ)
-    asked, energy = line_of(Q, row * SIZE, d, SIZE), line_of(ENERGY, head * SIZE, d, SIZE)
+    asked, score_vector = line_of(Q, row * SIZE, d, SIZE), line_of(ENERGY, head * SIZE, d, SIZE)
     gradient = line_of(G, sentence * gb + row // HEADS % QUERIES * gq + head * gh, e, VALUE)
     if ONE:
         weight = tl.load(WEIGHTS + tile, mask=tile < SOURCE, other=0.0)
@@ -139,11 +139,11 @@ def look_back(
             tl.debug_barrier()  # several warps read what one of them overwrites
             tl.store(DS + j, slope, mask=j < SOURCE)
             into += by_query(lines_of(K, 0, ks, j, j < SOURCE, d, SIZE), slope, asked, FAST)
-    tl.store(DQ + row * SIZE + d, (4.0 * energy * into).to(DQ.dtype.element_ty), mask=d < SIZE)
+    tl.store(DQ + row * SIZE + d, (4.0 * score_vector * into).to(DQ.dtype.element_ty), mask=d < SIZE)
 
 
 @triton.jit
-def keys_back(
+def keys_backward(
     Q, K, VISIBLE, ENERGY, DS, DK, DENERGY, SOURCE, STEPS, HEADS, kb, kh, ks, gb, gh, gs, SIZE: tl.constexpr,
     D: tl.constexpr, BJ: tl.constexpr, MASKED: tl.constexpr, FAST: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
@@ -153,16 +153,16 @@ def keys_back(
     d, j = tl.arange(0, D), part * BJ + tl.arange(0, BJ)
     ok = seen(VISIBLE, sentence, j, SOURCE, MASKED)
     keys = lines_of(K, sentence * kb + head * kh, ks, j, ok, d, SIZE)
-    energy = line_of(ENERGY, head * SIZE, d, SIZE)
-    by_key, by_energy = tl.zeros([BJ, D], tl.float32), tl.zeros([BJ, D], tl.float32)
+    score_vector = line_of(ENERGY, head * SIZE, d, SIZE)
+    by_key, by_score_vector = tl.zeros([BJ, D], tl.float32), tl.zeros([BJ, D], tl.float32)
     for i in tl.range(0, STEPS, num_stages=STAGES):
         row = (sentence * STEPS + i) * HEADS + head
         slope = tl.load(DS + row * SOURCE + j, mask=ok, other=0.0)[:, None]
         r = half(keys, line_of(Q, row * SIZE, d, SIZE)[None, :], FAST)
-        by_energy += slope * r
+        by_score_vector += slope * r
         by_key += slope * (r - r * r)
     inside = (j < SOURCE)[:, None] & (d < SIZE)[None, :]
     place = DK + sentence * gb + head * gh + j[:, None] * gs + d[None, :]
-    tl.store(place, (4.0 * energy[None, :] * by_key).to(DK.dtype.element_ty), mask=inside)
+    tl.store(place, (4.0 * score_vector[None, :] * by_key).to(DK.dtype.element_ty), mask=inside)
     share = DENERGY + (pair * tl.num_programs(1) + part) * SIZE
-    tl.store(share + d, -2.0 * tl.sum(by_energy, axis=0), mask=d < SIZE)
+    tl.store(share + d, -2.0 * tl.sum(by_score_vector, axis=0), mask=d < SIZE)

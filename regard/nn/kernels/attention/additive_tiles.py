@@ -1,6 +1,6 @@
 """Triton: additive attention forward, tile by tile; additive.py launches these kernels.
 
-r = 1 / (1 + e^(2(q + k))) is all that a pair needs: tanh(q + k) = 1 - 2r, so e = Σ v_d - 2 Σ v_d r_d; its slope is 4 (r - r²).
+r = 1 / (1 + e^(2(q + k))) is all that a pair needs: tanh(q + k) = 1 - 2r, so e = Σ v_d - 2 Σ v_d r_d; tanh' = 4 (r - r²).
 e^(2q) and e^(2k) are taken once each; two r = 1/x and r' = 1/y share one reciprocal z = 1/(xy): r = zy, r' = zx, as may four.
 Where the REACH of a sequence, its largest |q| or |k|, is such that these products may overflow, fewer share one; where it is
 larger still, q and k stay what they are, and each pair takes its own exponential.
@@ -9,7 +9,7 @@ larger still, q and k stay what they are, and each pair takes its own exponentia
 import triton
 import triton.language as tl
 
-from regard.nn.kernels.recurrent.tape_tiles import reciprocal
+from regard.nn.kernels.common_tiles import reciprocal
 
 FOUR = tl.constexpr(5.5)  # the reach up to which four reciprocals are one: the product of four e^(2(q + k)), e^88, is a float32
 TWO = tl.constexpr(11.0)
@@ -40,7 +40,7 @@ def seen(VISIBLE, n, j, heads, S, MASKED: tl.constexpr):
 
 
 @triton.jit
-def looked_at(VISIBLE, FIRST, LAST, n, i, j, heads, T, S, MASKED: tl.constexpr, RANGED: tl.constexpr):
+def visible_tile(VISIBLE, FIRST, LAST, n, i, j, heads, T, S, MASKED: tl.constexpr, RANGED: tl.constexpr):
     """[queries i, keys j]: first_i <= j <= last_i, and j is visible."""
     first, last = limits(FIRST, LAST, n, i, T, S, RANGED)
     inside = (j[None, :] >= first[:, None]) & (j[None, :] <= last[:, None])
@@ -114,19 +114,19 @@ def score_tiles(Q, K, ENERGY, REACH, VISIBLE, FIRST, LAST, SCORES, origin, begin
     j = tl.arange(0, 2)[None, :, None] * (TK // 2) + tl.arange(0, TK // 2)[None, None, :]
     if meet(VISIBLE, FIRST, LAST, n, begin + row, start, heads, T, S, TQ, TK, MASKED, RANGED):
         scores = SCORES + place * rows * SOURCE + (row + i) * SOURCE + start + j
-        energy, unit = ENERGY + n % heads * WIDTH, tl.arange(0, WHOLE)
+        score_vector, unit = ENERGY + n % heads * WIDTH, tl.arange(0, WHOLE)
         queries, keys = Q + n * WIDTH * TARGET + begin + row + i, K + n * WIDTH * SOURCE + start + j
-        total = tl.sum(tl.load(energy + unit, mask=unit < D, other=0.0), 0)
+        total = tl.sum(tl.load(score_vector + unit, mask=unit < D, other=0.0), 0)
         s = tl.load(scores, mask=start + j < 0, other=0.0)
-        s = add_terms(s, queries, keys, energy, TARGET, SOURCE, tl.load(REACH + n), D, FAST)
+        s = add_terms(s, queries, keys, score_vector, TARGET, SOURCE, tl.load(REACH + n), D, FAST)
         tl.store(scores, total - 2.0 * s)
 
 
 @triton.jit(do_not_specialize=["origin"])
-def mix_tiles(SCORES, VALUES, VISIBLE, FIRST, LAST, CONTEXT, LEVEL, origin, begin, rows, heads, T, S, TARGET, SOURCE,
+def mix_tiles(SCORES, VALUES, VISIBLE, FIRST, LAST, CONTEXT, LOG_SUM, origin, begin, rows, heads, T, S, TARGET, SOURCE,
               E: tl.constexpr, TQ: tl.constexpr, TK: tl.constexpr, BE: tl.constexpr, KIND: tl.constexpr,
               PRECISION: tl.constexpr, MASKED: tl.constexpr, RANGED: tl.constexpr):  # fmt: skip
-    """softmax(SCORES) VALUES and the level log Σ_j e^(e_ij), in one walk over keys that carries the highest score so far."""
+    """softmax(SCORES) VALUES and log Σ_j e^(e_ij), in one walk over keys that carries the highest score so far."""
     row, place = tl.program_id(0) * TQ, tl.program_id(2).to(tl.int64)
     n, i, e = origin + place, begin + row + tl.arange(0, TQ), tl.program_id(1) * BE + tl.arange(0, BE)
     scores = SCORES + place * rows * SOURCE + (row + tl.arange(0, TQ))[:, None] * SOURCE
@@ -135,7 +135,7 @@ def mix_tiles(SCORES, VALUES, VISIBLE, FIRST, LAST, CONTEXT, LEVEL, origin, begi
     for start in range(0, SOURCE, TK):
         if meet(VISIBLE, FIRST, LAST, n, begin + row, start, heads, T, S, TQ, TK, MASKED, RANGED):
             j = start + tl.arange(0, TK)
-            ok = looked_at(VISIBLE, FIRST, LAST, n, i, j, heads, T, S, MASKED, RANGED)
+            ok = visible_tile(VISIBLE, FIRST, LAST, n, i, j, heads, T, S, MASKED, RANGED)
             s = tl.where(ok, tl.load(scores + j[None, :]), float("-inf"))
             higher = tl.maximum(highest, tl.max(s, 1))
             base = tl.where(higher == float("-inf"), 0.0, higher)
@@ -148,4 +148,4 @@ def mix_tiles(SCORES, VALUES, VISIBLE, FIRST, LAST, CONTEXT, LEVEL, origin, begi
     mixed = mixed / tl.where(norm == 0.0, 1.0, norm)[:, None]
     tl.store(CONTEXT + n * T * E + i[:, None] * E + e[None, :], mixed, mask=(i < T)[:, None] & (e < E)[None, :])
     if tl.program_id(1) == 0:
-        tl.store(LEVEL + n * T + i, highest + tl.log(norm), mask=i < T)  # -∞ + log 0 where nothing is seen
+        tl.store(LOG_SUM + n * T + i, highest + tl.log(norm), mask=i < T)  # -∞ + log 0 where nothing is seen

@@ -1,4 +1,4 @@
-"""Dot attention without a [target, source] tensor where libraries have no path: windows, hard choice, copying, wide heads.
+"""Dot attention without a [target, source] tensor where libraries have no path: windows, Gaussians, hard attention, wide heads.
 
 s_ij = scale q_i · k_j over the keys that count for query i: those that are visible, from first_i to last_i.
 """
@@ -10,9 +10,10 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from regard.nn.kernels.attention.flash_launch import Outer, Rule, Saved, gradients_of, launch_look
+from regard.nn.autograd import apply
+from regard.nn.kernels.attention.flash_launch import FlashRule, Outer, Saved, gradients_of, launch_forward
 from regard.nn.kernels.attention.flash_plans import WIDEST
-from regard.nn.kernels.recurrent.scan import KINDS_OF_NUMBER, available, interpreted
+from regard.nn.kernels.machine import DTYPES, available, interpreted
 
 Query = Float[Tensor, "batch heads target size"]
 Keys = Float[Tensor, "batch heads source size"]
@@ -22,52 +23,34 @@ Bound = Int[Tensor, "batch #heads target"]
 Number = Float[Tensor, "batch heads target"]
 
 
-class Look(NamedTuple):
-    """What a query read; log Σ_j e^s_ij; where a hard choice fell, and log p of that place."""
+class Attended(NamedTuple):
+    """What each query read; log Σ_j e^s_ij; the key that hard attention picked."""
 
     context: Float[Tensor, "batch heads target value"]
     log_sum: Number
     place: Int[Tensor, "batch heads target"] | None = None
-    log_prob: Number | None = None
 
 
 def applies(query: Tensor, values: Tensor) -> bool:
     """Whether this machine can, and the heads are not too wide."""
-    here = available() and (query.is_cuda or interpreted()) and query.dtype in KINDS_OF_NUMBER
+    here = available() and (query.is_cuda or interpreted()) and query.dtype in DTYPES
     return here and max(query.shape[-1], values.shape[-1]) <= WIDEST
 
 
 def flash_attention(
     query: Query, keys: Keys, values: Values, *, scale: float = 1.0, visible: Visible | None = None, first: Bound | None = None,
     last: Bound | None = None, centre: Number | None = None, deviation: float = 1.0,
-) -> Look:  # fmt: skip
+) -> Attended:  # fmt: skip
     """c_i = Σ_j w_ij v_j, w = softmax(s); a centre p multiplies w_ij by e^(-(j - p_i)² / 2σ²) (Luong et al. 2015, eq. 10)."""
-    rule = Rule(scale, visible, *window(first, last, keys), deviation)
-    context, log_sum, _, _, _ = look(query, keys, values, centre, rule)
-    return Look(context, log_sum)
+    return attended(query, keys, values, centre, FlashRule(scale, visible, *window(first, last, keys), deviation))
 
 
 def hard_attention(
     query: Query, keys: Keys, values: Values, *, scale: float = 1.0, visible: Visible | None = None, first: Bound | None = None,
-    last: Bound | None = None, seed: int | None = None, straight_through: bool = False,
-) -> Look:  # fmt: skip
-    """c_i = v_j of one j: the best, or with a seed one drawn from softmax(s), as the best of s and Gumbel noise is.
-
-    Queries and keys learn from log p_ij (REINFORCE), and with `straight_through` as if c_i had been Σ_j p_ij v_j.
-    """
-    rule = Rule(scale, visible, *window(first, last, keys), picks=True, straight_through=straight_through, seed=seed)
-    context, log_sum, place, log_prob, _ = look(query, keys, values, None, rule)
-    return Look(context, log_sum, place, log_prob)
-
-
-def copy_log_prob(
-    query: Query, keys: Keys, words: Int[Tensor, "batch source"], target: Int[Tensor, "batch target"], *, scale: float = 1.0,
-    visible: Visible | None = None,
-) -> tuple[Number, Number]:  # fmt: skip
-    """log Σ_j e^s_ij over the places j that have word i of the target, and over all: log p of copying it is the difference."""
-    rule = Rule(scale, visible, words=words.contiguous(), target=target.contiguous())
-    _, log_sum, _, _, log_match = look(query, keys, None, None, rule)
-    return log_match, log_sum
+    last: Bound | None = None,
+) -> Attended:  # fmt: skip
+    """c_i = v_j of the best j, the first of equals: queries and keys learn nothing from it."""
+    return attended(query, keys, values, None, FlashRule(scale, visible, *window(first, last, keys), picks=True))
 
 
 def window(first: Tensor | None, last: Tensor | None, keys: Tensor) -> tuple[Tensor | None, Tensor | None]:
@@ -80,29 +63,26 @@ def window(first: Tensor | None, last: Tensor | None, keys: Tensor) -> tuple[Ten
     return first.expand(-1, heads, -1).contiguous(), last.expand(-1, heads, -1).contiguous()
 
 
-def look(query: Tensor, keys: Tensor, values: Tensor | None, centre: Tensor | None, rule: Rule) -> tuple[Any, ...]:
-    parts = [None if part is None else part.contiguous() for part in (query, keys, values, centre)]
-    return _Look.apply(*parts, rule)  # type: ignore[no-untyped-call, no-any-return]
+def attended(query: Tensor, keys: Tensor, values: Tensor, centre: Tensor | None, rule: FlashRule) -> Attended:
+    around = None if centre is None else centre.contiguous()
+    return Attended(*apply(_FlashAttention, query.contiguous(), keys.contiguous(), values.contiguous(), around, rule))
 
 
-class _Look(torch.autograd.Function):
+class _FlashAttention(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, query: Tensor, keys: Tensor, values: Tensor | None, centre: Tensor | None, rule: Rule
-    ) -> tuple[Tensor | None, ...]:
-        mixes = values is not None and (not rule.picks or (rule.straight_through and any(ctx.needs_input_grad[:2])))
-        saved, picked, log_prob = launch_look(query, keys, values, centre, rule, mixes)
+        ctx: Any, query: Tensor, keys: Tensor, values: Tensor, centre: Tensor | None, rule: FlashRule
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        context, saved = launch_forward(query, keys, values, centre, rule)
         ctx.save_for_backward(*saved)
         ctx.rule = rule
         ctx.set_materialize_grads(False)
         if saved.place is not None:
             ctx.mark_non_differentiable(saved.place)
-        return (picked if rule.picks else saved.mixed), saved.level, saved.place, log_prob, saved.matched
+        return context, saved.log_sum, saved.place
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
-        context, log_sum, _, log_prob, log_match = (None if part is None else part.contiguous() for part in gradients)
-        slack = log_prob if log_sum is None else -log_sum if log_prob is None else log_prob - log_sum
-        saved, outer = Saved(*ctx.saved_tensors), Outer(context, slack, log_prob, log_match)
-        return *gradients_of(saved, outer, ctx.rule), None
+        outer = Outer(*(None if part is None else part.contiguous() for part in gradients[:2]))
+        return *gradients_of(Saved(*ctx.saved_tensors), outer, ctx.rule), None

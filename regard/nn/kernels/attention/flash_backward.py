@@ -1,7 +1,7 @@
-"""Triton: the way back of flash_tiles.py. Weights are computed again, by queries in one kernel, by keys in another: no races.
+"""Triton: backward of flash_tiles.py. Weights are computed again, by queries in one kernel, by keys in another: no races.
 
 With p = 2^s / Σ 2^s and w = p times the Gaussian, the gradient of a score is w (dc · v) - p · middle, where the middle of a
-query is Σ_j w_ij (dc_i · v_j) = dc_i · c_i, less what reaches the logarithm of its sum.
+query is Σ_j w_ij (dc_i · v_j) = dc_i · c_i, less the gradient of its log-sum-exp.
 """
 
 import triton
@@ -13,68 +13,50 @@ LOG2E = tl.constexpr(1.4426950408889634)
 
 
 @triton.jit
-def level_of(LEVEL, at, ok):
+def log_sum_of(LOG_SUM, at, ok):
     """ln Σ e^s in powers of two; +∞ for an empty sum, so that all its weights are 0."""
-    level = tl.load(LEVEL + at, mask=ok, other=float("-inf"))
-    return tl.where(level > float("-inf"), level * LOG2E, float("inf"))
+    log_sum = tl.load(LOG_SUM + at, mask=ok, other=float("-inf"))
+    return tl.where(log_sum > float("-inf"), log_sum * LOG2E, float("inf"))
 
 
 @triton.jit
-def gradient_at(G, at, ok, level, WANTED: tl.constexpr):
-    """The gradient of a logarithm of a sum; 0 if the sum was empty."""
-    if WANTED:
-        return tl.where(level < float("inf"), tl.load(G + at, mask=ok, other=0.0), 0.0)
-    else:
-        return tl.zeros_like(level)
+def place_of(PLACE, at, ok):
+    """The key that hard attention picked; -1 for none."""
+    return tl.load(PLACE + at, mask=ok, other=-1).to(tl.int32)
 
 
 @triton.jit
-def place_of(PLACE, at, i, ok, WANTED: tl.constexpr):
-    """Where a choice fell; -1 for nowhere."""
-    if WANTED:
-        return tl.load(PLACE + at, mask=ok, other=-1).to(tl.int32)
-    else:
-        return 0 * i - 1
-
-
-@triton.jit
-def middle_of(MIXED, GRADIENT, SLACK, row, i, ok, T, level, VALUE: tl.constexpr, SOFT: tl.constexpr, SLACKS: tl.constexpr):
-    """dc_i · c_i, and the slack: what reaches log p of the chosen key, less what reaches the logarithm of the sum."""
-    middle = gradient_at(SLACK, row * T + i, ok, level, SLACKS)
+def middle_of(MIXED, GRADIENT, BY_SUM, row, i, ok, T, log_sum, VALUE: tl.constexpr, SOFT: tl.constexpr, SUMS: tl.constexpr):
+    """dc_i · c_i, less the gradient of the log-sum-exp; 0 if the sum was empty."""
+    middle = tl.zeros_like(log_sum)
+    if SUMS:
+        middle -= tl.load(BY_SUM + row * T + i, mask=ok, other=0.0)
     if SOFT:
         at = row * T * VALUE
         middle += row_products(MIXED, at, i, ok, GRADIENT, at, i, ok, VALUE, 64)
-    return tl.where(level < float("inf"), middle, 0.0)
+    return tl.where(log_sum < float("inf"), middle, 0.0)
 
 
 @triton.jit
-def slopes(
-    s, direct, j, level, middle, away, steep, place, chosen, same, matched, by_match, GAUSS: tl.constexpr, SOFT: tl.constexpr,
-    CHOICE: tl.constexpr, MATCH: tl.constexpr,
-):  # fmt: skip
+def score_gradients(s, direct, log_sum, middle, away, steep, GAUSS: tl.constexpr, SOFT: tl.constexpr):
     """The weights and the gradients of the scores of a tile, whichever way it lies; `direct` is dc · v."""
-    weights = tl.exp2(s - level)
-    slope = -middle * weights
+    weights = tl.exp2(s - log_sum)
+    gradients = -middle * weights
     if GAUSS:
         weights = weights * tl.exp2(-steep * away * away)
     if SOFT:
-        slope += weights * direct
-    if CHOICE:
-        slope += tl.where(j == place, chosen, 0.0)
-    if MATCH:
-        slope += tl.where(same, tl.exp2(s - matched) * by_match, 0.0)
-    return weights, slope
+        gradients += weights * direct
+    return weights, gradients
 
 
 @triton.jit
-def back_query(
-    Q, K, V, MIXED, GRADIENT, LEVEL, MATCHED, PLACE, SLACK, BY_CHOICE, BY_MATCH, MIDDLE, DQ, DCENTRE, VISIBLE, FIRST, LAST,
-    CENTRE, WORDS, TARGET, scale, factor, steep, HEADS, SHARES, T, S, SIZE: tl.constexpr, VALUE: tl.constexpr, C: tl.constexpr,
-    CV: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, PLAIN: tl.constexpr, HIDES: tl.constexpr, WINDOW: tl.constexpr,
-    GAUSS: tl.constexpr, SOFT: tl.constexpr, CHOICE: tl.constexpr, SLACKS: tl.constexpr, MATCH: tl.constexpr,
-    PRECISION: tl.constexpr,
+def query_backward(
+    Q, K, V, MIXED, GRADIENT, LOG_SUM, BY_SUM, MIDDLE, DQ, DCENTRE, VISIBLE, FIRST, LAST, CENTRE, scale, factor, steep, HEADS,
+    SHARES, T, S, SIZE: tl.constexpr, VALUE: tl.constexpr, C: tl.constexpr, CV: tl.constexpr, BM: tl.constexpr,
+    BN: tl.constexpr, PLAIN: tl.constexpr, HIDES: tl.constexpr, WINDOW: tl.constexpr, GAUSS: tl.constexpr, SOFT: tl.constexpr,
+    SUMS: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """The gradients of a block of queries and of their centres; leaves their middles for back_keys."""
+    """The gradients of a block of queries and of their centres; leaves their middles for keys_backward."""
     blocks, block = tl.cdiv(T, BM), tl.program_id(0) % tl.cdiv(T, BM)
     row = (tl.program_id(0) // blocks).to(tl.int64)
     batch = row // HEADS
@@ -83,21 +65,14 @@ def back_query(
     first, last = window_of(FIRST, LAST, (batch * SHARES + row % HEADS % SHARES) * T, i, ok, S, WINDOW)
     low, high = span(first, last, S, BN, WINDOW)
     q = rows_of(Q, row * T * SIZE, i, ok, c, SIZE)
-    level = level_of(LEVEL, at, ok)
-    middle = middle_of(MIXED, GRADIENT, SLACK, row, i, ok, T, level, VALUE, SOFT, SLACKS)
+    log_sum = log_sum_of(LOG_SUM, at, ok)
+    middle = middle_of(MIXED, GRADIENT, BY_SUM, row, i, ok, T, log_sum, VALUE, SOFT, SUMS)
     tl.store(MIDDLE + at, middle, mask=ok)
-    place, chosen = place_of(PLACE, at, i, ok, CHOICE), gradient_at(BY_CHOICE, at, ok, level, CHOICE)
-    centre, target = 0.0 * i, 0 * i
-    matched, by_match = level, level
-    gradient = q
+    centre, gradient = 0.0 * i, q
     if SOFT:
         gradient = rows_of(GRADIENT, row * T * VALUE, i, ok, v, VALUE)
     if GAUSS:
         centre = tl.load(CENTRE + at, mask=ok, other=0.0).to(tl.float32)
-    if MATCH:
-        target = tl.load(TARGET + batch * T + i, mask=ok, other=-1).to(tl.int32)
-        matched = level_of(MATCHED, at, ok)
-        by_match = gradient_at(BY_MATCH, at, ok, matched, MATCH)
     dq, dcentre = tl.zeros([BM, C], tl.float32), tl.zeros([BM], tl.float32)
     for start in tl.range(low, high, BN):
         j = start + tl.arange(0, BN)
@@ -105,28 +80,23 @@ def back_query(
         keys = rows_of(K, row * S * SIZE, j, seen, c, SIZE)
         s = tl.dot(q, tl.trans(keys), input_precision=PRECISION) * factor
         s = counted(s, j[None, :], seen[None, :], first[:, None], last[:, None], PLAIN, WINDOW)
-        direct, same = s, s > 0.0
+        direct = s
         if SOFT:
             values = rows_of(V, row * S * VALUE, j, seen, v, VALUE)
             direct = tl.dot(gradient, tl.trans(values), input_precision=PRECISION)
-        if MATCH:
-            same = tl.load(WORDS + batch * S + j, mask=seen, other=-1).to(tl.int32)[None, :] == target[:, None]
         away = j[None, :] - centre[:, None]
-        weights, slope = slopes(
-            s, direct, j[None, :], level[:, None], middle[:, None], away, steep, place[:, None], chosen[:, None], same,
-            matched[:, None], by_match[:, None], GAUSS, SOFT, CHOICE, MATCH,
-        )  # fmt: skip
+        weights, scores = score_gradients(s, direct, log_sum[:, None], middle[:, None], away, steep, GAUSS, SOFT)
         if GAUSS:
             dcentre += tl.sum(weights * direct * away, axis=1)
-        dq = tl.dot(slope.to(keys.dtype), keys, dq, input_precision=PRECISION)
+        dq = tl.dot(scores.to(keys.dtype), keys, dq, input_precision=PRECISION)
     put_rows(DQ, row * T * SIZE, i, ok, c, dq * scale, SIZE)
     if GAUSS:
         tl.store(DCENTRE + at, dcentre * (2.0 * steep / LOG2E), mask=ok)
 
 
 @triton.jit
-def reach(LOW, HIGH, at, n, blocks, T, FM: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, WINDOW: tl.constexpr):
-    """Where a loop over the queries that may look at keys [n, n + BN) begins and ends; FM queries were one block of `look`."""
+def queries_of(LOW, HIGH, at, n, blocks, T, FM: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, WINDOW: tl.constexpr):
+    """Where a loop over the queries that may see keys [n, n + BN) begins and ends; FM queries were one block forward."""
     if WINDOW:
         begin, end = T, 0
         for start in range(0, blocks, 64):
@@ -144,12 +114,11 @@ def reach(LOW, HIGH, at, n, blocks, T, FM: tl.constexpr, BM: tl.constexpr, BN: t
 
 
 @triton.jit
-def back_keys(
-    Q, K, V, GRADIENT, LEVEL, MATCHED, PLACE, BY_CHOICE, BY_MATCH, MIDDLE, DK, DV, LOW, HIGH, VISIBLE, FIRST, LAST, CENTRE,
-    WORDS, TARGET, scale, factor, steep, HEADS, SHARES, T, S, SIZE: tl.constexpr, VALUE: tl.constexpr, C: tl.constexpr,
-    CV: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, FM: tl.constexpr, PLAIN: tl.constexpr, HIDES: tl.constexpr,
-    WINDOW: tl.constexpr, GAUSS: tl.constexpr, SOFT: tl.constexpr, PICK: tl.constexpr, CHOICE: tl.constexpr,
-    GIVES: tl.constexpr, MATCH: tl.constexpr, PRECISION: tl.constexpr,
+def keys_backward(
+    Q, K, V, GRADIENT, LOG_SUM, PLACE, MIDDLE, DK, DV, LOW, HIGH, VISIBLE, FIRST, LAST, CENTRE, scale, factor, steep, HEADS,
+    SHARES, T, S, SIZE: tl.constexpr, VALUE: tl.constexpr, C: tl.constexpr, CV: tl.constexpr, BM: tl.constexpr,
+    BN: tl.constexpr, FM: tl.constexpr, PLAIN: tl.constexpr, HIDES: tl.constexpr, WINDOW: tl.constexpr, GAUSS: tl.constexpr,
+    SOFT: tl.constexpr, PICK: tl.constexpr, GIVES: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """The gradients of a block of keys and values. Tiles lie with the keys in rows."""
     blocks = tl.cdiv(S, BN)
@@ -160,11 +129,8 @@ def back_keys(
     keys, values = rows_of(K, row * S * SIZE, j, seen, c, SIZE), 0.0
     if SOFT:
         values = rows_of(V, row * S * VALUE, j, seen, v, VALUE)
-    words = 0 * j
-    if MATCH:
-        words = tl.load(WORDS + batch * S + j, mask=seen, other=-1).to(tl.int32)
-    looked = tl.cdiv(T, FM)
-    begin, end = reach(LOW, HIGH, row * looked, n, looked, T, FM, BM, BN, WINDOW)
+    forward = tl.cdiv(T, FM)
+    begin, end = queries_of(LOW, HIGH, row * forward, n, forward, T, FM, BM, BN, WINDOW)
     dk, dv = tl.zeros([BN, C], tl.float32), tl.zeros([BN, CV], tl.float32)
     for start in tl.range(begin, end, BM):
         i = start + tl.arange(0, BM)
@@ -173,28 +139,20 @@ def back_keys(
         q = rows_of(Q, row * T * SIZE, i, ok, c, SIZE)
         s = tl.dot(keys, tl.trans(q), input_precision=PRECISION) * factor
         s = counted(s, j[:, None], seen[:, None], first[None, :], last[None, :], PLAIN, WINDOW)
-        level, middle = level_of(LEVEL, at, ok), tl.load(MIDDLE + at, mask=ok, other=0.0)
-        place, chosen = place_of(PLACE, at, i, ok, PICK), gradient_at(BY_CHOICE, at, ok, level, CHOICE)
-        away, matched, by_match, direct, same, gradient = s, level, level, s, s > 0.0, q
+        log_sum, middle = log_sum_of(LOG_SUM, at, ok), tl.load(MIDDLE + at, mask=ok, other=0.0)
+        away, direct, gradient = s, s, q
         if GAUSS:
             away = j[:, None] - tl.load(CENTRE + at, mask=ok, other=0.0).to(tl.float32)[None, :]
-        if MATCH:
-            same = words[:, None] == tl.load(TARGET + batch * T + i, mask=ok, other=-1).to(tl.int32)[None, :]
-            matched = level_of(MATCHED, at, ok)
-            by_match = gradient_at(BY_MATCH, at, ok, matched, MATCH)
         if GIVES:
             gradient = rows_of(GRADIENT, row * T * VALUE, i, ok, v, VALUE)
         if SOFT:
             direct = tl.dot(values, tl.trans(gradient), input_precision=PRECISION)
-        weights, slope = slopes(
-            s, direct, j[:, None], level[None, :], middle[None, :], away, steep, place[None, :], chosen[None, :], same,
-            matched[None, :], by_match[None, :], GAUSS, SOFT, CHOICE, MATCH,
-        )  # fmt: skip
+        weights, scores = score_gradients(s, direct, log_sum[None, :], middle[None, :], away, steep, GAUSS, SOFT)
         if PICK:
-            weights = tl.where(j[:, None] == place[None, :], 1.0, 0.0)
+            weights = tl.where(j[:, None] == place_of(PLACE, at, ok)[None, :], 1.0, 0.0)
         if GIVES:
             dv = tl.dot(weights.to(gradient.dtype), gradient, dv, input_precision=PRECISION)
-        dk = tl.dot(slope.to(q.dtype), q, dk, input_precision=PRECISION)
+        dk = tl.dot(scores.to(q.dtype), q, dk, input_precision=PRECISION)
     put_rows(DK, row * S * SIZE, j, j < S, c, dk * scale, SIZE)
     if GIVES:
         put_rows(DV, row * S * VALUE, j, j < S, v, dv, VALUE)

@@ -1,4 +1,4 @@
-"""Triton: queries look at keys tile by tile and keep running sums alone. flash.py says what is computed.
+"""Triton: queries go through keys tile by tile and keep running sums alone. flash.py says what is computed.
 
 Scores are powers of two, s = q · k · scale / ln 2, so that e^(scale q · k) = 2^s. What is not counted has s = -∞.
 """
@@ -99,43 +99,11 @@ def row_products(X, x_at, i, i_ok, Y, y_at, j, j_ok, WIDTH: tl.constexpr, C: tl.
 
 
 @triton.jit
-def uniform(seed, row, i, number, STREAM: tl.constexpr):
-    """Between 0 and 1, a function of its arguments."""
-    bits, _, _, _ = tl.philox(seed, i, 0 * i + number, 0 * i + row.to(tl.int32), 0 * i + STREAM)
-    return (bits.to(tl.float32) + 0.5) * 2.3283064365386963e-10  # 2^-32
-
-
-@triton.jit
-def gumbel(seed, row, i, number):
-    """-log2(-ln(1 - u)), Gumbel noise in powers of two; the logarithm by its series where 1 - u would be rounded."""
-    u = uniform(seed, row, i, number, 0)
-    series = u * (1.0 + u * (0.5 + u * 0.3333333333333333))
-    return -tl.log2(tl.where(u < 0.01, series, -LN2 * tl.log2(1.0 - u)))
-
-
-@triton.jit
-def draw(
-    Q, q_at, i, ok, K, k_at, VISIBLE, batch, first, last, tile, level, share, S, factor, SIZE: tl.constexpr, BN: tl.constexpr,
-    HIDES: tl.constexpr,
-):  # fmt: skip
-    """Each query's key in its own tile of keys: the last one before which their weights add up to less than its share."""
-    place, before = 0 * i - 1, 0.0 * share
-    for step in range(BN):
-        j = tl.where(tile >= 0, tile + step, S)
-        counts = there(VISIBLE, batch, j, S, HIDES) & (j >= first) & (j <= last)
-        place = tl.where(counts & (before < share), j, place)
-        s = row_products(Q, q_at, i, ok, K, k_at, j, counts, SIZE, 64) * factor
-        before += tl.where(counts, tl.exp2(s - level), 0.0)
-    return place
-
-
-@triton.jit
 def grow(top, total, s):
-    """Adds Σ_j 2^s to 2^top · total, top being the largest so far; also 2^(s - top), their sum, and the old sum's factor."""
+    """Adds Σ_j 2^s to 2^top · total, top being the largest so far; also 2^(s - top), and the old sum's factor."""
     larger = tl.maximum(top, tl.max(s, axis=1))
     parts, shrink = tl.exp2(s - larger[:, None]), tl.exp2(top - larger)
-    share = tl.sum(parts, axis=1)
-    return larger, total * shrink + share, parts, share, shrink
+    return larger, total * shrink + tl.sum(parts, axis=1), parts, shrink
 
 
 @triton.jit
@@ -144,14 +112,14 @@ def power(top, total):
     return tl.where(total > 0.0, top + tl.log2(tl.where(total > 0.0, total, 1.0)), float("-inf"))
 
 
-@triton.jit(do_not_specialize=["seed"])
-def look(
-    Q, K, V, MIXED, PICKED, LEVEL, MATCHED, PLACE, CHOSEN, LOW, HIGH, VISIBLE, FIRST, LAST, CENTRE, WORDS, TARGET, seed, factor,
-    steep, HEADS, SHARES, T, S, SIZE: tl.constexpr, VALUE: tl.constexpr, C: tl.constexpr, CV: tl.constexpr, BM: tl.constexpr,
-    BN: tl.constexpr, PLAIN: tl.constexpr, HIDES: tl.constexpr, WINDOW: tl.constexpr, GAUSS: tl.constexpr, SOFT: tl.constexpr,
-    PICK: tl.constexpr, NOISE: tl.constexpr, MATCH: tl.constexpr, PRECISION: tl.constexpr,
+@triton.jit
+def attend_tiles(
+    Q, K, V, MIXED, PICKED, LOG_SUM, PLACE, LOW, HIGH, VISIBLE, FIRST, LAST, CENTRE, factor, steep, HEADS, SHARES, T, S,
+    SIZE: tl.constexpr, VALUE: tl.constexpr, C: tl.constexpr, CV: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
+    PLAIN: tl.constexpr, HIDES: tl.constexpr, WINDOW: tl.constexpr, GAUSS: tl.constexpr, SOFT: tl.constexpr,
+    PICK: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """A block of queries, and CV columns of the values: Σ_j w_ij v_j, ln Σ_j e^s, and what the flags ask for besides."""
+    """A block of queries, and CV columns of the values: Σ_j w_ij v_j or v of the best j, and ln Σ_j e^s."""
     blocks, block = tl.cdiv(T, BM), tl.program_id(0) % tl.cdiv(T, BM)
     row = (tl.program_id(0) // blocks).to(tl.int64)
     batch = row // HEADS
@@ -161,33 +129,21 @@ def look(
     low, high = span(first, last, S, BN, WINDOW)
     q_at, k_at, v_at = row * T * SIZE, row * S * SIZE, row * S * VALUE
     q = held(Q, q_at, i, ok, SIZE, C)
-    centre, target = 0.0 * i, 0 * i
+    centre = 0.0 * i
     if GAUSS:
         centre = tl.load(CENTRE + row * T + i, mask=ok, other=0.0).to(tl.float32)
-    if MATCH:
-        target = tl.load(TARGET + batch * T + i, mask=ok, other=-1).to(tl.int32)
     top, total = tl.full([BM], LOWEST, tl.float32), tl.zeros([BM], tl.float32)
-    match_top, match_total = top, total
     best, place = tl.full([BM], float("-inf"), tl.float32), tl.full([BM], -1, tl.int32)
-    drawn, mixed = total, tl.zeros([BM, CV], tl.float32)
+    mixed = tl.zeros([BM, CV], tl.float32)
     for start in tl.range(low, high, BN):
         j = start + tl.arange(0, BN)
         seen = there(VISIBLE, batch, j, S, HIDES)
         s = products(q, Q, q_at, i, ok, K, k_at, j, seen, SIZE, C, PRECISION) * factor
         s = counted(s, j[None, :], seen[None, :], first[:, None], last[:, None], PLAIN, WINDOW)
-        if PICK and not NOISE:
+        if PICK:
             most, at = tl.max(s, axis=1, return_indices=True, return_indices_tie_break_left=True)
             place, best = tl.where(most > best, start + at, place), tl.maximum(most, best)
-        if MATCH:
-            words = tl.load(WORDS + batch * S + j, mask=seen, other=-1).to(tl.int32)
-            same = tl.where(words[None, :] == target[:, None], s, float("-inf"))
-            match_top, match_total, _, _, _ = grow(match_top, match_total, same)
-        top, total, weights, share, shrink = grow(top, total, s)
-        if NOISE:  # the largest of some noisy scores is as noisy as the logarithm of their sum: so a tile is chosen, then a key
-            level = power(top, share)
-            most = level + gumbel(seed, row, i, start)
-            place, drawn = tl.where(most > best, start, place), tl.where(most > best, level, drawn)
-            best = tl.maximum(most, best)
+        top, total, weights, shrink = grow(top, total, s)
         if SOFT:
             if GAUSS:
                 away = j[None, :] - centre[:, None]
@@ -198,20 +154,12 @@ def look(
     if SOFT:
         mixed = mixed / tl.where(total > 0.0, total, 1.0)[:, None]
         put_rows(MIXED, row * T * VALUE, i, ok, v, mixed, VALUE)
-    if NOISE:
-        share = uniform(seed, row, i, 0, 1)
-        place = draw(Q, q_at, i, ok, K, k_at, VISIBLE, batch, first, last, place, drawn, share, S, factor, SIZE, BN, HIDES)
     if PICK:
         put_rows(PICKED, row * T * VALUE, i, ok, v, rows_of(V, v_at, place, place >= 0, v, VALUE), VALUE)
     if tl.program_id(1) == 0:
-        level = power(top, total) * LN2
-        tl.store(LEVEL + at, level, mask=ok)
+        tl.store(LOG_SUM + at, power(top, total) * LN2, mask=ok)
         if WINDOW:
             tl.store(LOW + row * blocks + block, low)
             tl.store(HIGH + row * blocks + block, high)
-        if MATCH:
-            tl.store(MATCHED + at, power(match_top, match_total) * LN2, mask=ok)
         if PICK:
             tl.store(PLACE + at, place.to(tl.int64), mask=ok)
-            score = row_products(Q, q_at, i, ok, K, k_at, place, place >= 0, SIZE, 64) * factor * LN2
-            tl.store(CHOSEN + at, tl.where(place >= 0, score - level, 0.0), mask=ok)

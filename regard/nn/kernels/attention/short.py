@@ -14,7 +14,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from regard.nn.kernels.recurrent.scan import KINDS_OF_NUMBER, available, interpreted, power_of_two
+from regard.nn.autograd import apply
+from regard.nn.kernels.machine import DTYPES, available, interpreted, power_of_two, with_whole_rows
 
 Query = Float[Tensor, "batch heads target size"]
 Keys = Float[Tensor, "batch heads source size"]
@@ -24,11 +25,11 @@ Joint = Float[Tensor, "batch time parts heads size"]  # keys and values, after q
 Visible = Bool[Tensor, "batch source"]
 Last = Int[Tensor, "#batch #heads target"]
 LONGEST, WIDEST = 128, 128
-ROOM = {2: 128 * 128, 4: 64 * 128}  # numbers of keys or values, by the bytes of one: what fits with all else that a tile needs
+ROOM = {2: 128 * 128, 4: 64 * 128}  # elements of keys or values, by the bytes of one: what fits with all else that a tile needs
 WARPS = {16: (1, 2), 32: (2, 4), 64: (4, 4), 128: (8, 8)}  # by the longer side of a tile of scores: there, and back
 
 
-class Rule(NamedTuple):
+class ShortRule(NamedTuple):
     """Which keys count, and the scale of their scores."""
 
     scale: float
@@ -37,7 +38,7 @@ class Rule(NamedTuple):
     causal: bool
 
 
-class Plan(NamedTuple):
+class ShortPlan(NamedTuple):
     """How a kernel is cut."""
 
     queries: int  # a block
@@ -53,7 +54,7 @@ def here(states: Tensor) -> bool:
 
 def applies(query: Tensor, keys: Tensor, values: Tensor) -> bool:
     """Whether this machine can, and one tile holds a sentence."""
-    if not all(here(one) and one.dtype in KINDS_OF_NUMBER for one in (query, keys, values)):
+    if not all(here(one) and one.dtype in DTYPES for one in (query, keys, values)):
         return False
     width = max(keys.shape[3], values.shape[3])
     fits = power_of_two(keys.shape[2]) * power_of_two(width) <= ROOM[query.element_size()]
@@ -65,10 +66,10 @@ def short_attention(
     causal: bool = False,
 ) -> Context:  # fmt: skip
     """Key j counts for query i if it is visible, j <= last_i and, where `causal`, j <= i."""
-    rule = Rule(scale, visible, last, causal)
+    rule = ShortRule(scale, visible, last, causal)
     if not applies(query, keys, values):
         return plain_short_attention(query, keys, values, rule)
-    return _Look.apply(*map(with_whole_rows, (query, keys, values)), rule)  # type: ignore[no-untyped-call, no-any-return]
+    return apply(_ShortAttention, with_whole_rows(query), with_whole_rows(keys), with_whole_rows(values), rule)
 
 
 def short_joint_attention(
@@ -76,14 +77,14 @@ def short_joint_attention(
     last: Last | None = None, causal: bool = False,
 ) -> Float[Tensor, "batch target heads size"]:  # fmt: skip
     """The same of queries, keys and values that one product made, or of keys and values: its gradient is written as one too."""
-    rule = Rule(scale, visible, last, causal)
+    rule = ShortRule(scale, visible, last, causal)
     if not applies(*sides(fused, query)):
         return plain_short_attention(*sides(fused, query), rule).transpose(1, 2)
     asked = None if query is None else with_whole_rows(query)
-    return _Joint.apply(with_whole_rows(fused), asked, rule)  # type: ignore[no-untyped-call, no-any-return]
+    return apply(_ShortJointAttention, with_whole_rows(fused), asked, rule)
 
 
-def plain_short_attention(query: Query, keys: Keys, values: Values, rule: Rule) -> Context:
+def plain_short_attention(query: Query, keys: Keys, values: Values, rule: ShortRule) -> Context:
     """The specification."""
     target, source = query.shape[2], keys.shape[2]
     j = torch.arange(source, device=keys.device)
@@ -102,23 +103,19 @@ def sides(fused: Joint, query: Query | None = None) -> tuple[Query, Keys, Values
     return asked, keys, values
 
 
-def with_whole_rows(tensor: Float[Tensor, "*rows size"]) -> Float[Tensor, "*rows size"]:
-    return tensor if tensor.stride(-1) == 1 else tensor.contiguous()
-
-
 def time_first(like: Tensor, shape: tuple[int, ...]) -> Tensor:
     """Room for [batch, heads, time, size] that lies in memory as [batch, time, heads, size]."""
     batch, heads, time, size = shape
     return like.new_empty(batch, time, heads, size).transpose(1, 2)
 
 
-class _Look(torch.autograd.Function):
+class _ShortAttention(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, query: Tensor, keys: Tensor, values: Tensor, rule: Rule) -> Tensor:
+    def forward(ctx: Any, query: Tensor, keys: Tensor, values: Tensor, rule: ShortRule) -> Tensor:
         ctx.save_for_backward(query, keys, values)
         ctx.rule = rule
         context = time_first(values, (*query.shape[:3], values.shape[3]))
-        looked(query, keys, values, context, rule)
+        launch_forward(query, keys, values, context, rule)
         return context
 
     @staticmethod
@@ -126,18 +123,18 @@ class _Look(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         query, keys, values = ctx.saved_tensors
         into = [time_first(one, one.shape) for one in ctx.saved_tensors]
-        looked_back(query, keys, values, with_whole_rows(gradients[0]), into, ctx.rule)
+        launch_backward(query, keys, values, with_whole_rows(gradients[0]), into, ctx.rule)
         return *into, None
 
 
-class _Joint(torch.autograd.Function):
+class _ShortJointAttention(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, fused: Tensor, query: Tensor | None, rule: Rule) -> Tensor:
+    def forward(ctx: Any, fused: Tensor, query: Tensor | None, rule: ShortRule) -> Tensor:
         ctx.save_for_backward(fused, query)
         ctx.rule = rule
         asked, keys, values = sides(fused, query)
         context = time_first(values, (*asked.shape[:3], values.shape[3]))
-        looked(asked, keys, values, context, rule)
+        launch_forward(asked, keys, values, context, rule)
         return context.transpose(1, 2)
 
     @staticmethod
@@ -147,36 +144,38 @@ class _Joint(torch.autograd.Function):
         into = torch.empty(fused.shape, dtype=fused.dtype, device=fused.device)
         by_query = None if query is None else time_first(query, query.shape)
         gradient = with_whole_rows(gradients[0]).transpose(1, 2)
-        looked_back(*sides(fused, query), gradient, sides(into, by_query), ctx.rule)
+        launch_backward(*sides(fused, query), gradient, sides(into, by_query), ctx.rule)
         return into, by_query, None
 
 
-def looked(query: Tensor, keys: Tensor, values: Tensor, context: Tensor, rule: Rule) -> None:
-    from regard.nn.kernels.attention.short_tiles import look
+def launch_forward(query: Tensor, keys: Tensor, values: Tensor, context: Tensor, rule: ShortRule) -> None:
+    from regard.nn.kernels.attention.short_tiles import attend_short
 
     plan, tensors = plan_for(query, keys, values), (query, keys, values, context)
     if programs := query.shape[0] * query.shape[1] // plan.pairs:
         scope, strides = scope_of(query, rule)
-        look[(programs,)](
+        attend_short[(programs,)](
             *tensors, *scope, *strides_of(*tensors), *strides, rule.scale * math.log2(math.e), *lengths(query, keys),
             **facts(plan, query, keys, values, rule),
         )  # fmt: skip
 
 
-def looked_back(query: Tensor, keys: Tensor, values: Tensor, gradient: Tensor, into: Sequence[Tensor], rule: Rule) -> None:
-    """`into` are the gradients of queries, keys and values, every number of which is written."""
-    from regard.nn.kernels.attention.short_tiles import look_back
+def launch_backward(
+    query: Tensor, keys: Tensor, values: Tensor, gradient: Tensor, into: Sequence[Tensor], rule: ShortRule
+) -> None:
+    """`into` are the gradients of queries, keys and values, every element of which is written."""
+    from regard.nn.kernels.attention.short_tiles import attend_short_backward
 
     plan, tensors = plan_for(query, keys, values, back=True), (query, keys, values, gradient, *into)
     if programs := query.shape[0] * query.shape[1] // plan.pairs:
         scope, strides = scope_of(query, rule)
-        look_back[(programs,)](
+        attend_short_backward[(programs,)](
             *tensors, *scope, *strides_of(*tensors), *strides, rule.scale * math.log2(math.e), rule.scale,
             *lengths(query, keys), **facts(plan, query, keys, values, rule),
         )  # fmt: skip
 
 
-def scope_of(query: Tensor, rule: Rule) -> tuple[tuple[Tensor, Tensor], tuple[int, ...]]:
+def scope_of(query: Tensor, rule: ShortRule) -> tuple[tuple[Tensor, Tensor], tuple[int, ...]]:
     """What is visible, each query's last key, and the strides of these. A kernel does not read what is not there."""
     visible = query if rule.visible is None else rule.visible.contiguous().view(torch.uint8)
     last = None if rule.last is None else rule.last.expand(query.shape[:3])
@@ -191,7 +190,7 @@ def lengths(query: Tensor, keys: Tensor) -> tuple[int, int, int]:
     return query.shape[1], query.shape[2], keys.shape[2]
 
 
-def facts(plan: Plan, query: Tensor, keys: Tensor, values: Tensor, rule: Rule) -> dict[str, Any]:
+def facts(plan: ShortPlan, query: Tensor, keys: Tensor, values: Tensor, rule: ShortRule) -> dict[str, Any]:
     import triton.language as tl
 
     assert query.dtype == keys.dtype == values.dtype
@@ -199,24 +198,24 @@ def facts(plan: Plan, query: Tensor, keys: Tensor, values: Tensor, rule: Rule) -
     tiles = {"SIZE": size, "VALUE": value, "D": power_of_two(size), "E": power_of_two(value)}
     tiles |= {"BM": plan.queries, "BN": power_of_two(keys.shape[2]), "BLOCKS": -(-target // plan.queries), "PAIRS": plan.pairs}
     flags = {"HIDES": rule.visible is not None, "LIMITS": rule.last is not None, "CAUSAL": rule.causal}
-    kind = tl.float32 if interpreted() else getattr(tl, KINDS_OF_NUMBER[query.dtype])
+    kind = tl.float32 if interpreted() else getattr(tl, DTYPES[query.dtype])
     precision = "ieee" if interpreted() else "tf32x3"
     limit = {} if plan.registers is None else {"maxnreg": plan.registers}
     return tiles | flags | {"KIND": kind, "PRECISION": precision, "num_warps": plan.warps, "num_stages": 1} | limit
 
 
-def plan_for(query: Tensor, keys: Tensor, values: Tensor, back: bool = False) -> Plan:
+def plan_for(query: Tensor, keys: Tensor, values: Tensor, back: bool = False) -> ShortPlan:
     tile = power_of_two(query.shape[2]), power_of_two(keys.shape[2]), power_of_two(max(keys.shape[3], values.shape[3]))
     return plan_of(*tile, query.shape[1], query.element_size(), back)
 
 
-def plan_of(target: int, source: int, width: int, heads: int, itemsize: int, back: bool) -> Plan:
+def plan_of(target: int, source: int, width: int, heads: int, itemsize: int, back: bool) -> ShortPlan:
     """So that nothing spills and several programs share a processor (tests/nn/compiled_layers.py prints what they take). A
     float32 is multiplied in three parts, whose tiles take so much room that queries come a few at a time."""
     length = max(target, source)
     if itemsize == 4:
-        return Plan(16, 1, 8 if source * width >= 4096 else 4, None)
+        return ShortPlan(16, 1, 8 if source * width >= 4096 else 4, None)
     warps = min(8, WARPS[length][back] * (1 if width <= 64 else 2))
-    return Plan(
+    return ShortPlan(
         target, math.gcd(heads, max(1, 32 // length)), warps, 128 if length == 128 and width <= 64 and not back else None
     )

@@ -61,7 +61,7 @@ def parts_of(q, k, j, seen, last, factor, PRECISION: tl.constexpr):
 
 
 @triton.jit
-def look(
+def attend_short(
     Q, K, V, MIXED, VISIBLE, LAST, qb, qh, qt, kb, kh, kt, vb, vh, vt, mb, mh, mt, lb, lh, lt, factor, HEADS, T, S,
     SIZE: tl.constexpr, VALUE: tl.constexpr, D: tl.constexpr, E: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
     BLOCKS: tl.constexpr, PAIRS: tl.constexpr, HIDES: tl.constexpr, LIMITS: tl.constexpr, CAUSAL: tl.constexpr,
@@ -85,7 +85,7 @@ def look(
 
 
 @triton.jit
-def look_back(
+def attend_short_backward(
     Q, K, V, G, DQ, DK, DV, VISIBLE, LAST, qb, qh, qt, kb, kh, kt, vb, vh, vt, gb, gh, gt, dqb, dqh, dqt, dkb, dkh, dkt,
     dvb, dvh, dvt, lb, lh, lt, factor, scale, HEADS, T, S, SIZE: tl.constexpr, VALUE: tl.constexpr, D: tl.constexpr,
     E: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BLOCKS: tl.constexpr, PAIRS: tl.constexpr, HIDES: tl.constexpr,

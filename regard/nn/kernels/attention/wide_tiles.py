@@ -1,4 +1,4 @@
-"""Triton: the way back of wide heads, whose gradients do not fit into registers beside one another.
+"""Triton: the backward pass of wide heads, whose gradients do not fit into registers beside one another.
 
 The weights and the gradients of the scores of some query rows go to a workspace; each gradient is then one product.
 """
@@ -6,7 +6,7 @@ The weights and the gradients of the scores of some query rows go to a workspace
 import triton
 import triton.language as tl
 
-from regard.nn.kernels.attention.flash_backward import LOG2E, gradient_at, level_of, middle_of, place_of, reach, slopes
+from regard.nn.kernels.attention.flash_backward import LOG2E, log_sum_of, middle_of, place_of, queries_of, score_gradients
 from regard.nn.kernels.attention.flash_tiles import counted, held, products, put_rows, rows_of, span, there, window_of
 
 
@@ -16,12 +16,11 @@ def put_tile(X, at, r, c, ok, tile, S):
 
 
 @triton.jit
-def wide_slopes(
-    Q, K, V, MIXED, GRADIENT, LEVEL, MATCHED, PLACE, SLACK, BY_CHOICE, BY_MATCH, WEIGHTS, SLOPES, DCENTRE, VISIBLE, FIRST, LAST,
-    CENTRE, WORDS, TARGET, scale, factor, steep, HEADS, SHARES, T, S, begin, rows, SIZE: tl.constexpr,
-    VALUE: tl.constexpr, C: tl.constexpr, CV: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, PLAIN: tl.constexpr,
-    HIDES: tl.constexpr, WINDOW: tl.constexpr, GAUSS: tl.constexpr, SOFT: tl.constexpr, PICK: tl.constexpr,
-    CHOICE: tl.constexpr, GIVES: tl.constexpr, SLACKS: tl.constexpr, MATCH: tl.constexpr, PRECISION: tl.constexpr,
+def wide_score_gradients(
+    Q, K, V, MIXED, GRADIENT, LOG_SUM, PLACE, BY_SUM, WEIGHTS, DS, DCENTRE, VISIBLE, FIRST, LAST, CENTRE, scale, factor, steep,
+    HEADS, SHARES, T, S, begin, rows, SIZE: tl.constexpr, VALUE: tl.constexpr, C: tl.constexpr, CV: tl.constexpr,
+    BM: tl.constexpr, BN: tl.constexpr, PLAIN: tl.constexpr, HIDES: tl.constexpr, WINDOW: tl.constexpr, GAUSS: tl.constexpr,
+    SOFT: tl.constexpr, PICK: tl.constexpr, GIVES: tl.constexpr, SUMS: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """Rows `begin` to `begin + rows` of the weights and of the gradients of q · k; also the gradients of the centres."""
     blocks, block = tl.cdiv(rows, BM), tl.program_id(0) % tl.cdiv(rows, BM)
@@ -32,52 +31,41 @@ def wide_slopes(
     ok, at = local < rows, row * T + i
     first, last = window_of(FIRST, LAST, (batch * SHARES + row % HEADS % SHARES) * T, i, ok, S, WINDOW)
     low, high = span(first, last, S, BN, WINDOW)
-    level = level_of(LEVEL, at, ok)
-    middle = middle_of(MIXED, GRADIENT, SLACK, row, i, ok, T, level, VALUE, SOFT, SLACKS)
-    place, chosen = place_of(PLACE, at, i, ok, PICK), gradient_at(BY_CHOICE, at, ok, level, CHOICE)
-    centre, target = 0.0 * i, 0 * i
-    matched, by_match = level, level
+    log_sum = log_sum_of(LOG_SUM, at, ok)
+    middle = middle_of(MIXED, GRADIENT, BY_SUM, row, i, ok, T, log_sum, VALUE, SOFT, SUMS)
+    centre = 0.0 * i
     q_at, c_at, w_at = row * T * SIZE, row * T * VALUE, row * rows * S
     q, gradient = held(Q, q_at, i, ok, SIZE, C), 0.0
     if SOFT:
         gradient = held(GRADIENT, c_at, i, ok, VALUE, CV)
     if GAUSS:
         centre = tl.load(CENTRE + at, mask=ok, other=0.0).to(tl.float32)
-    if MATCH:
-        target = tl.load(TARGET + batch * T + i, mask=ok, other=-1).to(tl.int32)
-        matched = level_of(MATCHED, at, ok)
-        by_match = gradient_at(BY_MATCH, at, ok, matched, MATCH)
     dcentre = tl.zeros([BM], tl.float32)
     for start in range(low, high, BN):
         j = start + tl.arange(0, BN)
         seen = there(VISIBLE, batch, j, S, HIDES)
         s = products(q, Q, q_at, i, ok, K, row * S * SIZE, j, seen, SIZE, C, PRECISION) * factor
         s = counted(s, j[None, :], seen[None, :], first[:, None], last[:, None], PLAIN, WINDOW)
-        direct, same = s, s > 0.0
+        direct = s
         if SOFT:
             direct = products(gradient, GRADIENT, c_at, i, ok, V, row * S * VALUE, j, seen, VALUE, CV, PRECISION)
-        if MATCH:
-            same = tl.load(WORDS + batch * S + j, mask=seen, other=-1).to(tl.int32)[None, :] == target[:, None]
         away = j[None, :] - centre[:, None]
-        weights, slope = slopes(
-            s, direct, j[None, :], level[:, None], middle[:, None], away, steep, place[:, None], chosen[:, None], same,
-            matched[:, None], by_match[:, None], GAUSS, SOFT, CHOICE, MATCH,
-        )  # fmt: skip
+        weights, scores = score_gradients(s, direct, log_sum[:, None], middle[:, None], away, steep, GAUSS, SOFT)
         if GAUSS:
             dcentre += tl.sum(weights * direct * away, axis=1)
         if PICK:
-            weights = tl.where(j[None, :] == place[:, None], 1.0, 0.0)
+            weights = tl.where(j[None, :] == place_of(PLACE, at, ok)[:, None], 1.0, 0.0)
         inside = ok[:, None] & (j < S)[None, :]
         if GIVES:
             put_tile(WEIGHTS, w_at, local, j, inside, weights, S)
-        put_tile(SLOPES, w_at, local, j, inside, slope * scale, S)
+        put_tile(DS, w_at, local, j, inside, scores * scale, S)
     if GAUSS:
         tl.store(DCENTRE + at, dcentre * (2.0 * steep / LOG2E), mask=ok)
 
 
 @triton.jit
 def by_query(
-    SLOPES, K, DQ, VISIBLE, FIRST, LAST, HEADS, SHARES, T, S, begin, rows, SIZE: tl.constexpr, BC: tl.constexpr,
+    DS, K, DQ, VISIBLE, FIRST, LAST, HEADS, SHARES, T, S, begin, rows, SIZE: tl.constexpr, BC: tl.constexpr,
     BM: tl.constexpr, BN: tl.constexpr, HIDES: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """dQ = dS K of these rows, BC columns."""
@@ -92,9 +80,9 @@ def by_query(
     for start in tl.range(low, high, BN):
         j = start + tl.arange(0, BN)
         inside = ok[:, None] & (j < S)[None, :]
-        slope = tl.load(SLOPES + row * rows * S + local[:, None] * S + j[None, :], mask=inside, other=0.0)
+        scores = tl.load(DS + row * rows * S + local[:, None] * S + j[None, :], mask=inside, other=0.0)
         keys = rows_of(K, row * S * SIZE, j, there(VISIBLE, row // HEADS, j, S, HIDES), c, SIZE)
-        total = tl.dot(slope, keys, total, input_precision=PRECISION)
+        total = tl.dot(scores, keys, total, input_precision=PRECISION)
     put_rows(DQ, row * rows * SIZE, local, ok, c, total, SIZE)
 
 
@@ -108,8 +96,8 @@ def by_key(
     number = tl.program_id(0) // slices
     row, block = (number // blocks).to(tl.int64), number % blocks
     j, c = block * BN + tl.arange(0, BN), tl.program_id(0) % slices * BC + tl.arange(0, BC)
-    looked = tl.cdiv(T, FM)
-    start, end = reach(LOW, HIGH, row * looked, block * BN, looked, T, FM, BM, BN, True)
+    forward = tl.cdiv(T, FM)
+    start, end = queries_of(LOW, HIGH, row * forward, block * BN, forward, T, FM, BM, BN, True)
     start, end = tl.maximum(start - begin, 0) // BM * BM, tl.minimum(end - begin, rows)
     total = tl.zeros([BN, BC], tl.float32)
     for m in tl.range(start, end, BM):

@@ -1,7 +1,7 @@
-"""What stands between the two products of a position-wise network: dropout(φ(states + bias)), one launch there and one back.
+"""Between the two products of a position-wise network: dropout(φ(states + bias)), one launch forward and one backward.
 
-Dropped numbers are drawn again on the way back (norm.py). ReLU keeps what it wrote, which the next product keeps anyway, and
-nothing else: that number is 0 wherever it was dropped or negative.
+Dropped elements are drawn again backward (norm.py). ReLU keeps what it wrote, which the next product keeps anyway, and
+nothing else: it is 0 wherever it was dropped or negative.
 """
 
 from typing import Any, NamedTuple
@@ -12,9 +12,11 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
+from regard.nn.autograd import apply
 from regard.nn.dropout import Dropout
-from regard.nn.kernels.layers.norm import Seed, added, draws, in_rows, or_else, programs_for, rounded, seed_of, tile_for
-from regard.nn.kernels.recurrent.scan import KINDS_OF_NUMBER, available, interpreted
+from regard.nn.kernels.layers.norm import added
+from regard.nn.kernels.machine import DTYPES, available, in_rows, interpreted, or_else, programs_for, tile_for
+from regard.nn.kernels.random import Seed, draws, rounded, seed_of
 from regard.nn.linear import lowered
 
 KINDS = {"relu": 0, "gelu": 1, "swiglu": 2}  # as activation_tiles.py numbers them
@@ -23,7 +25,7 @@ THERE = 32  # programs a processor: nothing is added up, so that they need not a
 BACK = {"relu": 6, "gelu": 6, "swiglu": 4}  # as many as registers let run at once
 
 
-class Rule(NamedTuple):
+class ActivationRule(NamedTuple):
     """What is computed."""
 
     rate: float
@@ -33,7 +35,7 @@ class Rule(NamedTuple):
 
 def applies(states: Tensor) -> bool:
     """Whether this machine can."""
-    return available() and (states.is_cuda or interpreted()) and states.dtype in KINDS_OF_NUMBER
+    return available() and (states.is_cuda or interpreted()) and states.dtype in DTYPES
 
 
 def activate(
@@ -43,8 +45,8 @@ def activate(
     """dropout(φ(states + bias)); swiglu's states are twice as wide, swish(left half) * right half."""
     if not applies(states):
         return plain_activate(states, bias, kind=kind, rate=rate)
-    rule = Rule(rounded(rate), kind, seed_of(rate, seed, states))
-    return _Activate.apply(states, bias, rule)  # type: ignore[no-untyped-call, no-any-return]
+    rule = ActivationRule(rounded(rate), kind, seed_of(rate, seed, states))
+    return apply(_Activate, states, bias, rule)
 
 
 def plain_activate(
@@ -63,10 +65,10 @@ def plain_activate(
 def relu_product(
     states: Float[Tensor, "*rows size"], weight: Float[Tensor, "inner size"], bias: Float[Tensor, "inner"]
 ) -> Float[Tensor, "*rows inner"]:
-    """max(0, W x + b): the library's product writes it so, and our kernel takes the way back."""
+    """max(0, W x + b): the library's product writes it so, and our kernel takes the backward pass."""
     kind = lowered(states)
     rows = states.flatten(0, -2).to(kind)
-    found: Tensor = _ReluProduct.apply(rows, weight.to(kind), bias.to(kind))  # type: ignore[no-untyped-call]
+    found: Tensor = apply(_ReluProduct, rows, weight.to(kind), bias.to(kind))
     return found.view(*states.shape[:-1], len(weight))
 
 
@@ -81,13 +83,13 @@ class _ReluProduct(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         rows, weight, out = ctx.saved_tensors
-        into, sums = activated_back(out, None, gradients[0], True, Rule(0.0, "relu", None))
+        into, sums = activated_back(out, None, gradients[0], True, ActivationRule(0.0, "relu", None))
         return into @ weight, into.T @ rows, sums.to(weight.dtype)
 
 
 class _Activate(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, states: Tensor, bias: Tensor | None, rule: Rule) -> Tensor:
+    def forward(ctx: Any, states: Tensor, bias: Tensor | None, rule: ActivationRule) -> Tensor:
         width = states.shape[-1] // (2 if rule.kind == "swiglu" else 1)
         out = torch.empty(*states.shape[:-1], width, dtype=states.dtype, device=states.device)
         activated(states, bias, out, rule)
@@ -109,7 +111,7 @@ def tiles(rows: int, width: int, most: int, like: Tensor) -> tuple[tuple[int, in
     return (programs_for(rows, tile, -(-most // columns), like), columns), tile
 
 
-def activated(states: Tensor, bias: Tensor | None, out: Tensor, rule: Rule) -> None:
+def activated(states: Tensor, bias: Tensor | None, out: Tensor, rule: ActivationRule) -> None:
     from regard.nn.kernels.layers.activation_tiles import activate
 
     x, width = in_rows(states), out.shape[-1]
@@ -121,7 +123,9 @@ def activated(states: Tensor, bias: Tensor | None, out: Tensor, rule: Rule) -> N
     )  # fmt: skip
 
 
-def activated_back(states: Tensor, bias: Tensor | None, gradient: Tensor, learns: bool, rule: Rule) -> tuple[Tensor, Tensor]:
+def activated_back(
+    states: Tensor, bias: Tensor | None, gradient: Tensor, learns: bool, rule: ActivationRule
+) -> tuple[Tensor, Tensor]:
     """The gradients of the states and of the bias; with ReLU, `states` is what it wrote."""
     from regard.nn.kernels.layers.activation_tiles import activate_back
 

@@ -1,4 +1,4 @@
-"""Triton: what stands between the two products of a position-wise network, and its way back. activation.py says what it is.
+"""Triton: what stands between the two products of a position-wise network, forward and backward. activation.py says what it is.
 
 A program keeps C columns of some rows at a time, and goes on to rows further down until there are no more. SwiGLU reads two
 halves of a row: what is opened, and WIDTH columns further on, its gate.
@@ -7,7 +7,8 @@ halves of a row: what is opened, and WIDTH columns further on, its gate.
 import triton
 import triton.language as tl
 
-from regard.nn.kernels.layers.norm_tiles import line_of, put_tile, thinned, tile_of
+from regard.nn.kernels.layers.norm_tiles import put_tile, tile_of, vector_of
+from regard.nn.kernels.random_tiles import dropout
 
 RELU, GELU, SWIGLU = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2)
 
@@ -21,7 +22,7 @@ def gauss(x):
 @triton.jit
 def activated(x, gate, KIND: tl.constexpr):
     if KIND == RELU:
-        return tl.where(x < 0.0, 0.0, x)  # what is no number stays so, and is seen
+        return tl.where(x < 0.0, 0.0, x)  # NaN stays NaN, and is seen
     elif KIND == GELU:
         below, _ = gauss(x)
         return x * below
@@ -57,12 +58,12 @@ def activate(
 ):  # fmt: skip
     begin = tl.program_id(1) * C
     c = begin + tl.arange(0, C)
-    bias, gate_bias = line_of(BIAS, c, WIDTH, BIASED), line_of(BIAS + WIDTH, c, WIDTH, BIASED and KIND == SWIGLU)
+    bias, gate_bias = vector_of(BIAS, c, WIDTH, BIASED), vector_of(BIAS + WIDTH, c, WIDTH, BIASED and KIND == SWIGLU)
     for first in tl.range(tl.program_id(0) * R, ROWS, tl.num_programs(0) * R):
         r = first + tl.arange(0, R)
         ok = r < ROWS
         x, gate = tile_of(X, r, xs, ok, c, WIDTH) + bias, gate_of(X, r, xs, ok, c, gate_bias, WIDTH, KIND)
-        out = thinned(activated(x, gate, KIND), SEED, call, r, begin, dropped, scale, WIDTH, C, R, DROPS)
+        out = dropout(activated(x, gate, KIND), SEED, call, r, begin, dropped, scale, WIDTH, C, R, DROPS)
         put_tile(OUT, r, WIDTH, ok, c, out, WIDTH)
 
 
@@ -74,7 +75,7 @@ def activate_back(
     """X is what was read; with ReLU, what was written, which is 0 wherever nothing comes back: its `scale` is all it needs."""
     begin = tl.program_id(1) * C
     c = begin + tl.arange(0, C)
-    bias, gate_bias = line_of(BIAS, c, WIDTH, BIASED), line_of(BIAS + WIDTH, c, WIDTH, BIASED and KIND == SWIGLU)
+    bias, gate_bias = vector_of(BIAS, c, WIDTH, BIASED), vector_of(BIAS + WIDTH, c, WIDTH, BIASED and KIND == SWIGLU)
     by_bias, by_gate = tl.zeros([R, C], tl.float32), tl.zeros([R, C], tl.float32)
     for first in tl.range(tl.program_id(0) * R, ROWS, tl.num_programs(0) * R):
         r = first + tl.arange(0, R)
@@ -85,7 +86,7 @@ def activate_back(
         if KIND == RELU:
             g *= scale
         else:
-            g = thinned(g, SEED, call, r, begin, dropped, scale, WIDTH, C, R, DROPS)
+            g = dropout(g, SEED, call, r, begin, dropped, scale, WIDTH, C, R, DROPS)
         put_tile(DX, r, ds, ok, c, g * by_x, WIDTH)
         by_bias += g * by_x
         if KIND == SWIGLU:

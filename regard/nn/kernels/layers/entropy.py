@@ -1,10 +1,10 @@
-"""The loss of rows of logits and its slope in one launch, which nobody has to wait for: rows to ignore count 0."""
+"""The loss of rows of logits and its gradient in one launch, which nobody has to wait for: rows to ignore count 0."""
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from regard.nn.kernels.recurrent.scan import able, power_of_two
+from regard.nn.kernels.machine import able, power_of_two
 
 TILE = 8192  # words at a time
 
@@ -17,7 +17,7 @@ def applies(logits: Tensor) -> bool:
 def entropy(
     logits: Float[Tensor, "rows vocabulary"], target: Int[Tensor, "rows"], ignore: int, smoothing: float, learn: bool = True
 ) -> tuple[Float[Tensor, ""], Float[Tensor, "rows vocabulary"]]:
-    """Σ -Σ q log p over the rows whose target is not to be ignored, with q = (1 - ε) [the truth] + ε / V, and its slope
+    """Σ -Σ q log p over the rows whose target is not to be ignored, with q = (1 - ε) [the truth] + ε / V, and its gradient
     p - q, which takes the place of the logits where `learn`."""
     from regard.nn.kernels.layers.entropy_tiles import row_entropy
 

@@ -1,4 +1,4 @@
-"""Triton: the cross-entropy of one row of logits, which become its slope."""
+"""Triton: the cross-entropy of one row of logits, which become its gradient."""
 
 import triton
 import triton.language as tl
@@ -8,7 +8,7 @@ BITS = tl.constexpr(1.4426950408889634)  # log2 e: powers of 2 are what a GPU co
 
 @triton.jit
 def row_entropy(L, TARGET, LOSS, stride, ignore, VOCABULARY, smoothing, LEARN: tl.constexpr, BV: tl.constexpr):
-    """-Σ q log p, with q = (1 - ε) [the truth] + ε / V; where LEARN, the slope p - q comes where the logits were."""
+    """-Σ q log p, with q = (1 - ε) [the truth] + ε / V; where LEARN, the gradient p - q comes where the logits were."""
     row = tl.program_id(0).to(tl.int64)
     L += row * stride
     target = tl.load(TARGET + row)

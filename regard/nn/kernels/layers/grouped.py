@@ -13,13 +13,14 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from regard.nn.autograd import apply
 from regard.nn.linear import lowered
 
 Rows = Float[Tensor, "slots input"]
 Weight = Float[Tensor, "groups output input"]
 Bias = Float[Tensor, "groups output"]
 Result = Float[Tensor, "slots output"]
-ALIGNED = 8  # numbers of bfloat16 that torch._grouped_mm loads at once: both sizes are multiples of it
+ALIGNED = 8  # elements of bfloat16 that torch._grouped_mm loads at once: both sizes are multiples of it
 
 
 @dataclass(frozen=True)
@@ -48,17 +49,17 @@ class Groups:
 
     def deal(self, rows: Float[Tensor, "rows size"]) -> Float[Tensor, "slots size"]:
         """Each row once for each of its slots, sorted."""
-        dealt: Tensor = _Move.apply(rows, self.order, self.inverse, self.copies)  # type: ignore[no-untyped-call]
+        dealt: Tensor = apply(_Move, rows, self.order, self.inverse, self.copies)
         return dealt
 
     def collect(self, results: Float[Tensor, "slots size"]) -> Float[Tensor, "rows copies size"]:
         """Back in the order of rows."""
-        moved: Tensor = _Move.apply(results, self.inverse, self.order, 1)  # type: ignore[no-untyped-call]
+        moved: Tensor = apply(_Move, results, self.inverse, self.order, 1)
         return moved.view(len(moved) // self.copies, self.copies, results.shape[1])
 
 
 class _Move(torch.autograd.Function):
-    """y_s = x_{order(s) / copies}. Its way back is a gather too: adding rows up where they came from would take atomics."""
+    """y_s = x_{order(s) / copies}. Its backward is a gather too: adding rows up where they came from would take atomics."""
 
     @staticmethod
     def forward(ctx: Any, rows: Tensor, order: Tensor, inverse: Tensor, copies: int) -> Tensor:
@@ -117,17 +118,17 @@ class _Grouped(torch.autograd.Function):
         slope = gradients[0].contiguous()
         matrices = torch._grouped_mm(slope.T, rows, offs=ends)
         ones = rows.new_ones(len(rows), ALIGNED)
-        offsets = torch._grouped_mm(slope.T, ones, offs=ends)[..., 0]  # Σ of each group's slopes, without atomics
+        offsets = torch._grouped_mm(slope.T, ones, offs=ends)[..., 0]  # Σ of each group's gradients, without atomics
         return torch._grouped_mm(slope, weight, offs=ends), matrices, offsets, None
 
 
 def loop(rows: Rows, weight: Weight, bias: Bias, groups: Groups) -> Result:
-    results: Tensor = _Loop.apply(rows, weight, bias, groups)  # type: ignore[no-untyped-call]
+    results: Tensor = apply(_Loop, rows, weight, bias, groups)
     return results
 
 
 def grouped(rows: Rows, weight: Weight, bias: Bias, groups: Groups) -> Result:
-    results: Tensor = _Grouped.apply(rows, weight, bias, groups)  # type: ignore[no-untyped-call]
+    results: Tensor = apply(_Grouped, rows, weight, bias, groups)
     return results
 
 

@@ -1,38 +1,32 @@
-"""A sublayer's result joins what it read and is normalised: one launch there and one back instead of a dozen.
+"""A sublayer's output is added to its input and normalised: one launch forward and one backward instead of a dozen.
 
-total = residual + dropout(states + bias), normed = norm(total) · weight + offset. A dropped number is dropped again on the way
-back by the same draw, which is a function of its place and of a seed: no mask is kept.
+total = residual + dropout(states + bias), normed = norm(total) · weight + offset. A dropped element is dropped again
+backward by the same draw, which is a function of its place and of a seed: no mask is kept.
 """
 
 from typing import Any, NamedTuple
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
-from regard.nn.dropout import STEPS, Dropout
-from regard.nn.kernels.recurrent.scan import KINDS_OF_NUMBER, available, interpreted, power_of_two, processors
+from regard.nn.autograd import apply
+from regard.nn.dropout import Dropout
+from regard.nn.kernels.machine import DTYPES, available, in_rows, interpreted, or_else, programs_for, tile_for
+from regard.nn.kernels.random import Seed, draws, rounded, seed_of
 
 States = Float[Tensor, "*rows size"]
 Vector = Float[Tensor, "size"]
 CENTRED = {"layer": True, "rms": False}  # the norms, and whether they take the mean away
 WIDEST = 4096
-THERE, BACK = (16, 4), (32, 1)  # numbers of a tile that a thread holds, and how many warps hold it at the least
+THERE, BACK = (16, 4), (32, 1)  # elements of a tile that a thread holds, and how many warps hold it at the least
 LINES, LINE = 64, 16  # rows and columns of partial sums that a program adds up at a time
-WARPS = 24, 8  # a processor, there and back: as many as its registers let run at once
+WARPS = 24, 8  # a processor, forward and backward: as many as its registers let run at once
 
 
-class Seed(NamedTuple):
-    """Where draws come from: a number that lies on the device, so that a CUDA graph draws a new one at every replay, and a
-    number that tells calls apart which share it."""
-
-    number: Int[Tensor, "1"]
-    call: int = 0
-
-
-class Rule(NamedTuple):
+class NormRule(NamedTuple):
     """What is computed."""
 
     rate: float
@@ -43,7 +37,7 @@ class Rule(NamedTuple):
 
 def applies(states: Tensor) -> bool:
     """Whether this machine can, and rows fit into registers."""
-    here = available() and (states.is_cuda or interpreted()) and states.dtype in KINDS_OF_NUMBER
+    here = available() and (states.is_cuda or interpreted()) and states.dtype in DTYPES
     return here and states.shape[-1] <= WIDEST
 
 
@@ -51,22 +45,22 @@ def add_norm(
     states: States, residual: States | None, bias: Vector | None, weight: Vector, offset: Vector | None, *, rate: float = 0.0,
     kind: str = "layer", eps: float = 1e-5, seed: Seed | None = None,
 ) -> tuple[States, States]:  # fmt: skip
-    """(total, normed), both of the states' kind of number. At rate 0 nothing is drawn; without a seed, one is drawn."""
+    """(total, normed), both of the states' dtype. At rate 0 nothing is drawn; without a seed, one is drawn."""
     if not applies(states):
         return plain_add_norm(states, residual, bias, weight, offset, rate=rate, kind=kind, eps=eps)
-    rule = Rule(rounded(rate), CENTRED[kind], eps, seed_of(rate, seed, states))
-    return _AddNorm.apply(states, residual, bias, weight, offset, rule)[:2]  # type: ignore[no-untyped-call, no-any-return]
+    rule = NormRule(rounded(rate), CENTRED[kind], eps, seed_of(rate, seed, states))
+    return apply(_AddNorm, states, residual, bias, weight, offset, rule)[:2]
 
 
 def add_norm_for_two(
     states: States, residual: States | None, bias: Vector | None, weight: Vector, offset: Vector | None, *, rate: float = 0.0,
     kind: str = "layer", eps: float = 1e-5, seed: Seed | None = None,
 ) -> tuple[States, States]:  # fmt: skip
-    """`normed` of add_norm twice, for two readers: their gradients are added on the way back, not by a pass of its own."""
+    """`normed` of add_norm twice, for two readers: the backward kernel adds their gradients, which takes no pass of its own."""
     if not applies(states):
         return (plain_add_norm(states, residual, bias, weight, offset, rate=rate, kind=kind, eps=eps)[1],) * 2
-    rule = Rule(rounded(rate), CENTRED[kind], eps, seed_of(rate, seed, states))
-    return _AddNorm.apply(states, residual, bias, weight, offset, rule)[1:]  # type: ignore[no-untyped-call, no-any-return]
+    rule = NormRule(rounded(rate), CENTRED[kind], eps, seed_of(rate, seed, states))
+    return apply(_AddNorm, states, residual, bias, weight, offset, rule)[1:]
 
 
 def plain_add_norm(
@@ -88,48 +82,6 @@ def plain_add_norm(
     return total, normed.to(states.dtype)
 
 
-def rounded(rate: float) -> float:
-    """To what 16 random bits can say."""
-    return round(rate * STEPS) / STEPS
-
-
-def seed_of(rate: float, seed: Seed | None, like: Tensor) -> Seed | None:
-    if rounded(rate) == 0.0:
-        return None
-    return seed or Seed(torch.randint(0, 2**62, (1,), device=like.device))
-
-
-def in_rows(tensor: Float[Tensor, "*rows size"]) -> Float[Tensor, "all size"]:
-    """As a matrix of whole rows: a view, if it lies so."""
-    matrix = tensor.reshape(-1, tensor.shape[-1])
-    return matrix if matrix.stride(-1) == 1 else matrix.contiguous()
-
-
-def draws(seed: Seed | None, rate: float, dummy: Tensor) -> tuple[Tensor, tuple[int, int, float], dict[str, bool]]:
-    """What a kernel wants to know of a dropout: its seed; the call, how many of 2^16 steps it drops, the scale of the rest."""
-    if seed is None:
-        return dummy, (0, 0, 1.0), {"DROPS": False}
-    return seed.number, (seed.call, round(rate * STEPS), 1.0 / (1.0 - rate) if rate < 1.0 else 0.0), {"DROPS": True}
-
-
-def or_else(dummy: Tensor, *parts: Tensor | None) -> list[Tensor]:
-    """A kernel takes a tensor everywhere, and does not read those that are not there."""
-    return [dummy if part is None else part for part in parts]
-
-
-def tile_for(width: int, numbers: int, least: int = 4) -> dict[str, int]:
-    """Columns and rows of a tile, and how many warps hold it, so many numbers a thread. A row of one warp is summed without
-    waiting for others."""
-    columns = power_of_two(width)
-    warps = min(max(columns // (32 * numbers), least), 8)
-    return {"C": columns, "R": max(1, 32 * numbers * warps // columns), "num_warps": warps}
-
-
-def programs_for(rows: int, tile: dict[str, int], most: int, like: Tensor) -> int:
-    """At most so many a processor: each has sums of its own, and always of the same rows."""
-    return max(1, min(-(-rows // tile["R"]), most * processors(like.device.index or 0)))
-
-
 class _AddNorm(torch.autograd.Function):
     @staticmethod
     def forward(
@@ -139,7 +91,7 @@ class _AddNorm(torch.autograd.Function):
         bias: Tensor | None,
         weight: Tensor,
         offset: Tensor | None,
-        rule: Rule,
+        rule: NormRule,
     ) -> tuple[Tensor, Tensor, Tensor]:
         total, normed = (torch.empty(states.shape, dtype=states.dtype, device=states.device) for _ in range(2))
         ctx.save_for_backward(total, weight)
@@ -161,7 +113,7 @@ class _AddNorm(torch.autograd.Function):
 
 def joined(
     states: Tensor, residual: Tensor | None, bias: Tensor | None, weight: Tensor, offset: Tensor | None, total: Tensor,
-    normed: Tensor, rule: Rule,
+    normed: Tensor, rule: NormRule,
 ) -> None:  # fmt: skip
     from regard.nn.kernels.layers.norm_tiles import add_norm
 
@@ -187,7 +139,7 @@ def added(sums: Float[Tensor, "programs *any"]) -> Float[Tensor, "*any"]:
 
 def joined_back(
     total: Tensor, weight: Tensor, by_total: Tensor | None, by_normed: Tensor | None, again: Tensor | None, adds: bool,
-    biased: bool, rule: Rule,
+    biased: bool, rule: NormRule,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
     """The gradients of states, residual, bias, weight and offset; `again`: what the second reader of `normed` gives back."""
     from regard.nn.kernels.layers.norm_tiles import add_norm_back

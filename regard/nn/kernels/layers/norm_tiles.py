@@ -1,4 +1,4 @@
-"""Triton: rows of states join what they are added to and are normalised, and the way back. norm.py says what is computed.
+"""Triton: rows of states are added to their residual and normalised, forward and backward. norm.py says what is computed.
 
 A program keeps some rows at a time in registers, and goes on to rows further down until there are no more; what it adds up for
 the gradients of weights is its own line of SUMS.
@@ -7,8 +7,7 @@ the gradients of weights is its own line of SUMS.
 import triton
 import triton.language as tl
 
-DRAWS = tl.constexpr(8)  # numbers of 16 bits that one call of Philox makes
-ROUNDS = tl.constexpr(7)  # of Philox, the fewest that pass every test of Salmon et al. 2011
+from regard.nn.kernels.random_tiles import dropout
 
 
 @triton.jit
@@ -25,34 +24,12 @@ def put_tile(X, r, stride, ok, c, tile, WIDTH: tl.constexpr):
 
 
 @triton.jit
-def line_of(X, c, WIDTH: tl.constexpr, THERE: tl.constexpr):
+def vector_of(X, c, WIDTH: tl.constexpr, THERE: tl.constexpr):
     """One vector for all rows; 0 where it is not THERE."""
     if THERE:
         return tl.load(X + c, mask=c < WIDTH, other=0.0).to(tl.float32)[None, :]
     else:
         return tl.zeros([1, c.shape[0]], tl.float32)
-
-
-@triton.jit
-def kept(SEED, call, r, begin, dropped, WIDTH: tl.constexpr, C: tl.constexpr, R: tl.constexpr):
-    """Whether numbers begin ... begin + C of rows r stay, a function of their places, of the seed and of the call."""
-    number = r[:, None] * ((WIDTH + DRAWS - 1) // DRAWS) + begin // DRAWS + tl.arange(0, C // DRAWS)[None, :]
-    nothing = number * 0
-    w, x, y, z = tl.philox(tl.load(SEED), number, nothing + call, nothing, nothing, ROUNDS)
-    words = tl.join(tl.join(w, x), tl.join(y, z))
-    halves = tl.join(words & 0xFFFF, words >> 16)
-    return tl.reshape(halves, [R, C]).to(tl.int32) >= dropped
-
-
-@triton.jit
-def thinned(
-    x, SEED, call, r, begin, dropped, scale, WIDTH: tl.constexpr, C: tl.constexpr, R: tl.constexpr, DROPS: tl.constexpr
-):
-    """dropout(x), and its way back"""
-    if DROPS:
-        return tl.where(kept(SEED, call, r, begin, dropped, WIDTH, C, R), x * scale, 0.0)
-    else:
-        return x
 
 
 @triton.jit
@@ -72,15 +49,16 @@ def add_norm(
     CENTRED: tl.constexpr,
 ):  # fmt: skip
     c = tl.arange(0, C)
-    bias, weight, offset = line_of(BIAS, c, SIZE, BIASED), line_of(WEIGHT, c, SIZE, True), line_of(OFFSET, c, SIZE, SHIFTS)
+    bias, weight = vector_of(BIAS, c, SIZE, BIASED), vector_of(WEIGHT, c, SIZE, True)
+    offset = vector_of(OFFSET, c, SIZE, SHIFTS)
     for first in tl.range(tl.program_id(0) * R, ROWS, tl.num_programs(0) * R):
         r = first + tl.arange(0, R)
         ok = r < ROWS
-        total = thinned(tile_of(X, r, xs, ok, c, SIZE) + bias, SEED, call, r, 0, dropped, scale, SIZE, C, R, DROPS)
+        total = dropout(tile_of(X, r, xs, ok, c, SIZE) + bias, SEED, call, r, 0, dropped, scale, SIZE, C, R, DROPS)
         if ADDS:
             total += tile_of(RESIDUAL, r, rs, ok, c, SIZE)
         put_tile(TOTAL, r, SIZE, ok, c, total, SIZE)
-        total = total.to(TOTAL.dtype.element_ty).to(tl.float32)  # as the way back will read it
+        total = total.to(TOTAL.dtype.element_ty).to(tl.float32)  # as backward will read it
         x, _ = normalised(total, c, eps, SIZE, CENTRED)
         put_tile(NORMED, r, SIZE, ok, c, x * weight + offset, SIZE)
 
@@ -94,7 +72,7 @@ def add_norm_back(
     """With x the normalised row, f its factor and g = dnormed · weight: dtotal += f (g - mean of g - x · mean of (g x)), the
     first mean only where rows were centred. NORMS, AGAIN, PASSES: which gradients came; SPLITS: the residual's is another."""
     c = tl.arange(0, C)
-    weight = line_of(WEIGHT, c, SIZE, True)
+    weight = vector_of(WEIGHT, c, SIZE, True)
     by_weight, by_offset, by_bias = tl.zeros([R, C], tl.float32), tl.zeros([R, C], tl.float32), tl.zeros([R, C], tl.float32)
     for first in tl.range(tl.program_id(0) * R, ROWS, tl.num_programs(0) * R, num_stages=2):
         r = first + tl.arange(0, R)
@@ -116,7 +94,7 @@ def add_norm_back(
             d += factor * inner
         if SPLITS:
             put_tile(DRESIDUAL, r, SIZE, ok, c, d, SIZE)
-        d = thinned(d, SEED, call, r, 0, dropped, scale, SIZE, C, R, DROPS)
+        d = dropout(d, SEED, call, r, 0, dropped, scale, SIZE, C, R, DROPS)
         put_tile(DX, r, SIZE, ok, c, d, SIZE)
         if BIASED:
             by_bias += tl.where(ok[:, None], d, 0.0)

@@ -1,4 +1,4 @@
-"""Words enter a stack: looked up in a table, scaled, with their places added, thinned out.
+"""Words enter a stack: looked up in a table, scaled, with their places added, and dropout.
 
 The gradient of a table is a sum over the places of each word, always in the same order: sorted words, sums of equal ones within
 blocks, then of those that cross from one block to others.
@@ -12,9 +12,11 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
+from regard.nn.autograd import apply
 from regard.nn.dropout import Dropout
-from regard.nn.kernels.layers.norm import Seed, applies, draws, in_rows, rounded, seed_of, tile_for
-from regard.nn.kernels.recurrent.scan import KINDS_OF_NUMBER, interpreted, power_of_two
+from regard.nn.kernels.layers.norm import applies
+from regard.nn.kernels.machine import DTYPES, in_rows, interpreted, power_of_two, tile_for
+from regard.nn.kernels.random import Seed, draws, rounded, seed_of
 
 States = Float[Tensor, "batch time size"]
 Table = Float[Tensor, "vocabulary size"]
@@ -27,7 +29,7 @@ def entered(states: States, places: Places | None, *, scale: float, rate: float 
     """dropout(scale · states + places). Places that learn are added the plain way."""
     if not applies(states) or (places is not None and places.requires_grad):
         return plain_entered(states, places, scale=scale, rate=rate)
-    return _Entered.apply(states, places, scale, rounded(rate), seed_of(rate, seed, states))  # type: ignore[no-untyped-call, no-any-return]
+    return apply(_Entered, states, places, scale, rounded(rate), seed_of(rate, seed, states))
 
 
 def plain_entered(states: States, places: Places | None, *, scale: float, rate: float = 0.0) -> States:
@@ -67,7 +69,7 @@ def lookup(table: Table, words: Int[Tensor, "*any"]) -> Float[Tensor, "*any size
     """The rows of a table."""
     if not applies(table) or not (torch.is_grad_enabled() and table.requires_grad):
         return functional.embedding(words, table)
-    return _Lookup.apply(table, words)  # type: ignore[no-untyped-call, no-any-return]
+    return apply(_Lookup, table, words)
 
 
 class _Lookup(torch.autograd.Function):
@@ -98,7 +100,7 @@ def summed(rows: Float[Tensor, "count size"], words: Int[Tensor, "count"], lengt
     edges = torch.empty(blocks, 2, size, dtype=torch.float32, device=rows.device)
     columns = min(power_of_two(size), COLUMNS)
     programs, sizes = (blocks, -(-size // columns)), {"SIZE": size, "C": columns, "B": BLOCK}
-    number = tl.float32 if interpreted() else getattr(tl, KINDS_OF_NUMBER[rows.dtype])
+    number = tl.float32 if interpreted() else getattr(tl, DTYPES[rows.dtype])
     add_runs[programs](rows, ordered, order, into, edges, len(rows), **sizes, KIND=number)
     join_runs[programs](ordered, into, edges, len(rows), **sizes, AT_ONCE=AT_ONCE)
     return into

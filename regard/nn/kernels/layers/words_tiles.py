@@ -3,7 +3,8 @@
 import triton
 import triton.language as tl
 
-from regard.nn.kernels.layers.norm_tiles import put_tile, thinned, tile_of
+from regard.nn.kernels.layers.norm_tiles import put_tile, tile_of
+from regard.nn.kernels.random_tiles import dropout
 
 
 @triton.jit(do_not_specialize=["call", "dropped"])
@@ -17,7 +18,7 @@ def enter(
     x = tile_of(X, r, SIZE, ok, c, SIZE) * factor
     if ADDS:
         x += tile_of(PLACES, r % TIME, SIZE, ok, c, SIZE)
-    put_tile(OUT, r, SIZE, ok, c, thinned(x, SEED, call, r, 0, dropped, scale, SIZE, C, R, DROPS), SIZE)
+    put_tile(OUT, r, SIZE, ok, c, dropout(x, SEED, call, r, 0, dropped, scale, SIZE, C, R, DROPS), SIZE)
 
 
 @triton.jit

@@ -1,4 +1,4 @@
-"""The elementwise half of a step in one launch, and one back: any gated cell inside a decoder's loop on a GPU.
+"""The elementwise half of a step in one launch, and one backward: any gated cell inside a decoder's loop on a GPU.
 
 Between its products a step adds up shares and applies the cell's update: a dozen launches, each of which takes longer to
 start than to run. The equation and its derivative are the ones that equation.py writes for the persistent scan.
@@ -12,8 +12,9 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from regard.nn.autograd import apply
+from regard.nn.kernels.machine import able, power_of_two, with_whole_rows
 from regard.nn.kernels.recurrent.equation import BLOCKS, equation_of, traceable
-from regard.nn.kernels.recurrent.scan import able, power_of_two
 from regard.nn.recurrent.cell import CellState, GatedCell
 
 Share = Float[Tensor, "rows width"]
@@ -33,7 +34,7 @@ def bind_update(cell: GatedCell) -> Callable[[Mapping[str, Share], CellState], C
 
     def update(shares: Mapping[str, Share], state: CellState) -> CellState:
         kind = Kind(cell, "".join(shares), reset=False)
-        return cell.State(*_Step.apply(kind, *shares.values(), *state, *vectors))  # type: ignore[no-untyped-call]
+        return cell.State(*apply(_Step, kind, *shares.values(), *state, *vectors))
 
     return update
 
@@ -42,8 +43,8 @@ def bind_reset(cell: GatedCell) -> Callable[[Mapping[str, Share], CellState], St
     """(the share of each term but m, state) -> m, as a function for one pass."""
 
     def reset(shares: Mapping[str, Share], state: CellState) -> State:
-        (hidden,) = _Step.apply(Kind(cell, "".join(shares), reset=True), *shares.values(), *state)  # type: ignore[no-untyped-call]
-        return hidden  # type: ignore[no-any-return]
+        (hidden,) = apply(_Step, Kind(cell, "".join(shares), reset=True), *shares.values(), *state)
+        return hidden
 
     return reset
 
@@ -84,7 +85,7 @@ class Kind(NamedTuple):
         return rows, -(-self.cell.hidden_size // min(UNITS, power_of_two(self.cell.hidden_size)))
 
 
-class Read(NamedTuple):
+class StepInputs(NamedTuple):
     """What a step reads, each with whole rows."""
 
     shares: Sequence[Share]
@@ -92,10 +93,10 @@ class Read(NamedTuple):
     vectors: Sequence[Tensor]
 
 
-def read_of(kind: Kind, tensors: Sequence[Tensor]) -> Read:
-    rows = [tensor if tensor.stride(-1) == 1 else tensor.contiguous() for tensor in tensors]
+def read_of(kind: Kind, tensors: Sequence[Tensor]) -> StepInputs:
+    rows = [with_whole_rows(tensor) for tensor in tensors]
     first, second = len(kind.letters), len(kind.letters) + kind.states
-    return Read(rows[:first], rows[first:second], rows[second:])
+    return StepInputs(rows[:first], rows[first:second], rows[second:])
 
 
 def four(kind: Kind, tensors: Sequence[Tensor]) -> list[Tensor]:
@@ -122,7 +123,7 @@ class _Step(torch.autograd.Function):
         return None, *stepped_back(ctx.kind, read_of(ctx.kind, ctx.saved_tensors), gradients)
 
 
-def stepped(kind: Kind, read: Read) -> tuple[State, ...]:
+def stepped(kind: Kind, read: StepInputs) -> tuple[State, ...]:
     from regard.nn.kernels.recurrent.gates_tiles import step
 
     equation, number = equation_of(kind.cell), read.shares[0].dtype
@@ -135,7 +136,7 @@ def stepped(kind: Kind, read: Read) -> tuple[State, ...]:
     return tuple(new[: kind.results])
 
 
-def stepped_back(kind: Kind, read: Read, gradients: Sequence[Tensor | None]) -> list[Tensor]:
+def stepped_back(kind: Kind, read: StepInputs, gradients: Sequence[Tensor | None]) -> list[Tensor]:
     """The gradients of shares, states and vectors."""
     from regard.nn.kernels.recurrent.gates_tiles import step_back
 

@@ -1,4 +1,4 @@
-"""Triton: the elementwise half of a step, all that a cell does between its products, and the way back of it.
+"""Triton: the elementwise half of a step, all that a cell does between its products, forward and backward.
 
 The shares of the terms (x, h, t, m of recurrent/cell.py) come as they left their products; PLACES says, for each
 pre-activation p_j and each letter, which block of that letter's share it adds (-1: none).
@@ -7,7 +7,7 @@ pre-activation p_j and each letter, which block of that letter's share it adds (
 import triton
 import triton.language as tl
 
-from regard.nn.kernels.recurrent.tape_tiles import line_of
+from regard.nn.kernels.common_tiles import line_of
 
 
 @triton.jit

@@ -8,7 +8,8 @@ W holds the gates' blocks, then the query's, then the key's.
 import triton
 import triton.language as tl
 
-from regard.nn.kernels.recurrent.tape_tiles import column_back, counts, half, line_of, lines_of, middle_of, row_back
+from regard.nn.kernels.common_tiles import half, line_of, lines_of
+from regard.nn.kernels.recurrent.tape_tiles import column_back, counts, middle_of, row_back
 from regard.nn.kernels.recurrent.tiles import (
     arrive,
     back_through,
@@ -25,7 +26,7 @@ from regard.nn.kernels.recurrent.tiles import (
 
 @triton.jit
 def forward_tape(
-    PX, Q, TH, TC, TK, S, CA, LEVEL, VISIBLE, W, V, FLAGS, T, B, BEFORE, px_row,
+    PX, Q, TH, TC, TK, S, CA, LOG_SUM, VISIBLE, W, V, FLAGS, T, B, BEFORE, px_row,
     H: tl.constexpr, BB: tl.constexpr, HS: tl.constexpr, K: tl.constexpr, KK: tl.constexpr, BJ: tl.constexpr,
     STAYS: tl.constexpr, N: tl.constexpr, MEMORY: tl.constexpr, GIVEN: tl.constexpr, PARTS: tl.constexpr, FAST: tl.constexpr,
     STAGES: tl.constexpr, UPDATE: tl.constexpr, DT: tl.constexpr, PRECISION: tl.constexpr,
@@ -111,7 +112,7 @@ def forward_tape(
                     (tl.sum(memory_sum, axis=0) / whole).to(CA.dtype.element_ty),
                     mask=dv < H,
                 )
-                tl.store(LEVEL + row * T + t, tl.where(total > 0.0, top + tl.log(whole), 1e30))
+                tl.store(LOG_SUM + row * T + t, tl.where(total > 0.0, top + tl.log(whole), 1e30))
         arrive(flag, SLICES)
         met += 1
         wait(flag, met, SLICES)
@@ -140,7 +141,7 @@ def forward_tape(
 
 @triton.jit
 def backward_tape(
-    PX, Q, TH, TC, TK, S, CA, LEVEL, VISIBLE, GH, GC, GK, DS, DCA, DQ, DP, DV, MIDDLE, W, V, FLAGS, T, B, BEFORE, px_row,
+    PX, Q, TH, TC, TK, S, CA, LOG_SUM, VISIBLE, GH, GC, GK, DS, DCA, DQ, DP, DV, MIDDLE, W, V, FLAGS, T, B, BEFORE, px_row,
     H: tl.constexpr, BB: tl.constexpr, HS: tl.constexpr, K: tl.constexpr, KK: tl.constexpr, BJ: tl.constexpr,
     STAYS: tl.constexpr, N: tl.constexpr, MEMORY: tl.constexpr, GIVEN: tl.constexpr, PARTS: tl.constexpr, FAST: tl.constexpr,
     STAGES: tl.constexpr, PULL: tl.constexpr, DT: tl.constexpr, PRECISION: tl.constexpr,
@@ -171,7 +172,7 @@ def backward_tape(
             if row < B:
                 if (part == 0 or PARTS == 1) and t + 1 < T:
                     row_back(
-                        Q, TH, TC, TK, S, CA, LEVEL, VISIBLE, DS, DCA, DQ, DV, MIDDLE, v, row, t + 1, T, BEFORE, d, H, KK, BJ,
+                        Q, TH, TC, TK, S, CA, LOG_SUM, VISIBLE, DS, DCA, DQ, DV, MIDDLE, v, row, t + 1, T, BEFORE, d, H, KK, BJ,
                         MEMORY, FAST, STAGES,
                     )  # fmt: skip
                 if part == 1 and PARTS == 2 and t + 1 < T:  # the other part computes it too: the same number
@@ -179,7 +180,7 @@ def backward_tape(
                 tl.debug_barrier()
                 if part == 1 or PARTS == 1:
                     column_back(
-                        Q, TH, TC, TK, LEVEL, DS, DCA, GH, GC, GK, MIDDLE, v, row, BEFORE + t, t + 1, T, BEFORE, d, H, KK, BJ,
+                        Q, TH, TC, TK, LOG_SUM, DS, DCA, GH, GC, GK, MIDDLE, v, row, BEFORE + t, t + 1, T, BEFORE, d, H, KK, BJ,
                         MEMORY, FAST, STAGES,
                     )  # fmt: skip
         arrive(flag, SLICES)
@@ -222,13 +223,13 @@ def backward_tape(
         if (part == 0 or PARTS == 1) and row < B:
             if not GIVEN:
                 row_back(
-                    Q, TH, TC, TK, S, CA, LEVEL, VISIBLE, DS, DCA, DQ, DV, MIDDLE, v, row, 0, T, BEFORE, d, H, KK, BJ,
+                    Q, TH, TC, TK, S, CA, LOG_SUM, VISIBLE, DS, DCA, DQ, DV, MIDDLE, v, row, 0, T, BEFORE, d, H, KK, BJ,
                     MEMORY, FAST, STAGES,
                 )  # fmt: skip
             tl.debug_barrier()
             for position in range(0, BEFORE):
                 if tl.load(VISIBLE + row * BEFORE + position) != 0:
                     column_back(
-                        Q, TH, TC, TK, LEVEL, DS, DCA, GH, GC, GK, MIDDLE, v, row, position, 1 if GIVEN else 0, T, BEFORE, d, H,
-                        KK, BJ, MEMORY, FAST, STAGES,
+                        Q, TH, TC, TK, LOG_SUM, DS, DCA, GH, GC, GK, MIDDLE, v, row, position, 1 if GIVEN else 0, T, BEFORE, d,
+                        H, KK, BJ, MEMORY, FAST, STAGES,
                     )  # fmt: skip

@@ -1,25 +1,22 @@
-"""The persistent engine of a gated scan: one launch forward, one launch back (persistent.py), for any gated cell."""
+"""The persistent engine of a gated scan: one launch forward, one backward (persistent.py), for any gated cell."""
 
-import functools
-import importlib.util
-import os
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from regard.nn.kernels.machine import DTYPES, able, interpreted, power_of_two, processors
 from regard.nn.kernels.recurrent.equation import equation_of, traceable
 from regard.nn.recurrent.cell import GatedCell
-from regard.nn.recurrent.gated_scan import Engine, Gradients, Pass, Pre, Track
+from regard.nn.recurrent.gated_scan import Engine, Pre, ScanGradients, ScanPass, Track
 
-KINDS_OF_NUMBER = {torch.float32: "float32", torch.bfloat16: "bfloat16", torch.float16: "float16"}
 KINDS = {"h": 1, "t": 2, "m": 3}
 ROOM = 160 * 1024  # bytes of weights that a program may keep: a Hopper's shared memory, less what the tiles need
 STRIP = 64  # rows of weights read at a time where they do not stay
 
 
-class Plan(NamedTuple):
+class ScanPlan(NamedTuple):
     """How a scan is cut into programs."""
 
     rows: int  # of the batch, a group
@@ -34,50 +31,28 @@ def applies(cell: GatedCell, inputs: Tensor) -> bool:
     return able(inputs) and traceable(cell)
 
 
-def able(inputs: Tensor) -> bool:
-    return inputs.is_cuda and inputs.dtype in KINDS_OF_NUMBER and available()
-
-
 def stays(cell: GatedCell, inputs: Tensor) -> bool:
-    """Whether the weights stay with the programs, in numbers of 16 bits: where the persistent scan beats cuDNN's."""
+    """Whether the weights stay with the programs, in 16 bits: where the persistent scan beats cuDNN's."""
     kind = torch.get_autocast_dtype("cuda") if torch.is_autocast_enabled("cuda") else inputs.dtype
     products = sum(cell.count(letter) for letter in KINDS)
     plan = plan_for(len(inputs), cell.hidden_size, products, kind.itemsize, processors(inputs.device.index or 0))
     return kind.itemsize == 2 and plan.stays
 
 
-def interpreted() -> bool:
-    return os.environ.get("TRITON_INTERPRET") == "1"
-
-
-@functools.cache
-def available() -> bool:
-    return importlib.util.find_spec("triton") is not None
-
-
-@functools.cache
-def processors(index: int) -> int:
-    return torch.cuda.get_device_properties(index).multi_processor_count if not interpreted() else 1
-
-
-def power_of_two(number: int) -> int:
-    return 1 << max(4, (number - 1).bit_length())  # 16 at least: what a tensor core multiplies
-
-
-def plan_for(batch: int, hidden: int, products: int, width: int, limit: int) -> Plan:
+def plan_for(batch: int, hidden: int, products: int, width: int, limit: int) -> ScanPlan:
     """The smallest groups whose programs all run at once, and weights that stay if they can."""
     depth = power_of_two(hidden)
     if products * depth * depth * width <= ROOM:  # one program holds all: nobody to meet
-        return Plan(16, depth, depth, True, 4 if depth < 128 else 8)
+        return ScanPlan(16, depth, depth, True, 4 if depth < 128 else 8)
     for units in (32, 16, 64):
         slices = -(-hidden // units)
         for rows in (16, 32, 64):
             fits = products * depth * units * width <= ROOM and rows * depth * width <= 1 << 15
             if fits and -(-batch // rows) * slices <= limit:
-                return Plan(rows, units, depth, True, 4)
+                return ScanPlan(rows, units, depth, True, 4)
     units = next(units for units in (16, 32, 64, 128) if -(-hidden // units) <= limit)
     rows = 16 if -(-batch // 16) * -(-hidden // units) <= limit else 64
-    return Plan(rows, units, min(depth, STRIP), False, 4)
+    return ScanPlan(rows, units, min(depth, STRIP), False, 4)
 
 
 def width_of(pre: Tensor) -> int:
@@ -109,14 +84,14 @@ class Launch(NamedTuple):
     groups: int
 
 
-def prepare(fixed: Pass, pre: Pre) -> Launch:
+def prepare(fixed: ScanPass, pre: Pre) -> Launch:
     from triton import language as tl
 
     batch, hidden = len(pre), fixed.cell.hidden_size
     weights = torch.cat(list(fixed.weights.values()))
     plan = plan_of(pre, hidden, products_of(fixed))
     groups = -(-batch // plan.rows)
-    kind = getattr(tl, KINDS_OF_NUMBER[pre.dtype])
+    kind = getattr(tl, DTYPES[pre.dtype])
     precision = "ieee" if interpreted() else "tf32x3"
     options = {
         "BB": plan.rows, "HS": plan.units, "K": plan.depth, "STAYS": plan.stays, "MASKED": fixed.mask is not None,
@@ -139,7 +114,7 @@ def pieces(pre: Tensor, hidden: int, products: int) -> Iterator[slice]:
     return (slice(start, start + most) for start in range(0, batch, most))
 
 
-def programs(plan: Plan, batch: int, hidden: int) -> int:
+def programs(plan: ScanPlan, batch: int, hidden: int) -> int:
     return -(-batch // plan.rows) * -(-hidden // plan.units)
 
 
@@ -148,25 +123,25 @@ def limit_of(pre: Tensor) -> int:
     return processors(pre.device.index or 0) if pre.is_cuda else 1 << 20
 
 
-def plan_of(pre: Tensor, hidden: int, products: int, batch: int | None = None) -> Plan:
+def plan_of(pre: Tensor, hidden: int, products: int, batch: int | None = None) -> ScanPlan:
     return plan_for(len(pre) if batch is None else batch, hidden, products, width_of(pre), limit_of(pre))
 
 
-def products_of(fixed: Pass) -> int:
+def products_of(fixed: ScanPass) -> int:
     return sum(weight.shape[0] for weight in fixed.weights.values()) // fixed.cell.hidden_size
 
 
-def rows_of(fixed: Pass, rows: slice) -> Pass:
+def rows_of(fixed: ScanPass, rows: slice) -> ScanPass:
     lengths, mask = (None if part is None else part[rows] for part in (fixed.lengths, fixed.mask))
     return fixed._replace(lengths=lengths, mask=mask)
 
 
-def forward(fixed: Pass, pre: Pre, tracks: Sequence[Track]) -> None:
+def forward(fixed: ScanPass, pre: Pre, tracks: Sequence[Track]) -> None:
     for rows in pieces(pre, fixed.cell.hidden_size, products_of(fixed)):
         launch_forward(rows_of(fixed, rows), pre[rows], [track[rows] for track in tracks])
 
 
-def launch_forward(fixed: Pass, pre: Pre, tracks: Sequence[Track]) -> None:
+def launch_forward(fixed: ScanPass, pre: Pre, tracks: Sequence[Track]) -> None:
     from regard.nn.kernels.recurrent.persistent import forward_scan
 
     launch, equation = prepare(fixed, pre), equation_of(fixed.cell)
@@ -181,7 +156,7 @@ def launch_forward(fixed: Pass, pre: Pre, tracks: Sequence[Track]) -> None:
     )  # fmt: skip
 
 
-def backward(fixed: Pass, pre: Pre, tracks: Sequence[Track], outputs: Tensor, carried: Sequence[Tensor]) -> Gradients:
+def backward(fixed: ScanPass, pre: Pre, tracks: Sequence[Track], outputs: Tensor, carried: Sequence[Tensor]) -> ScanGradients:
     gradient = torch.empty_like(pre)
     starts = [part.float().contiguous().clone() for part in carried]
     outputs = outputs if outputs.stride(-1) == 1 else outputs.contiguous()
@@ -193,11 +168,11 @@ def backward(fixed: Pass, pre: Pre, tracks: Sequence[Track], outputs: Tensor, ca
         for rows in pieces(pre, fixed.cell.hidden_size, products_of(fixed))
     ]  # fmt: skip
     vectors = list(torch.stack(shares).sum(0).unbind(0))[: len(fixed.vectors)]
-    return Gradients(gradient, starts, vectors)
+    return ScanGradients(gradient, starts, vectors)
 
 
 def launch_backward(
-    fixed: Pass, pre: Pre, tracks: Sequence[Track], outputs: Tensor, gradient: Pre, starts: Sequence[Tensor]
+    fixed: ScanPass, pre: Pre, tracks: Sequence[Track], outputs: Tensor, gradient: Pre, starts: Sequence[Tensor]
 ) -> Tensor:
     """Fills `gradient` and `starts`; returns the vectors' share."""
     from regard.nn.kernels.recurrent.persistent import backward_scan

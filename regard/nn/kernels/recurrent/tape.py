@@ -1,21 +1,22 @@
-"""The persistent engine of a tape scan: one launch forward, one launch back (persistent_tape.py)."""
+"""The persistent engine of a tape scan: one launch forward, one backward (persistent_tape.py)."""
 
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from regard.nn.kernels.machine import DTYPES, interpreted, power_of_two
 from regard.nn.kernels.recurrent.equation import equation_of
-from regard.nn.kernels.recurrent.scan import KINDS_OF_NUMBER, Plan, interpreted, pieces, plan_of, power_of_two, programs
+from regard.nn.kernels.recurrent.scan import ScanPlan, pieces, plan_of, programs
 from regard.nn.recurrent.tape_scan import Fixed, TapeEngine, TapeGradients, Tapes
 
-TILES = {"forward": 1 << 14, "backward": 1 << 13}  # numbers of a stretch of the tape that a program reads at once
+TILES = {"forward": 1 << 14, "backward": 1 << 13}  # elements of a stretch of the tape that a program reads at once
 STAGES = 3  # of a stretch: the next ones are on their way while this one is computed
 SHARED = 200 * 1024  # bytes of shared memory that weights and stretches may take
 WARPS = 8  # more than a gated scan's: attention has much to do between two meetings
 
 
-def options_for(fixed: Fixed, projected: Tensor, plan: Plan, direction: str) -> dict[str, Any]:
+def options_for(fixed: Fixed, projected: Tensor, plan: ScanPlan, direction: str) -> dict[str, Any]:
     from triton import language as tl
 
     hidden, interpreter = fixed.query.shape[0], interpreted()
@@ -24,14 +25,14 @@ def options_for(fixed: Fixed, projected: Tensor, plan: Plan, direction: str) -> 
     return {
         "H": hidden, "BB": plan.rows, "HS": plan.units, "K": plan.depth, "KK": whole, "BJ": positions, "STAYS": plan.stays,
         "N": fixed.width // hidden, "MEMORY": fixed.equation.starts > 1, "GIVEN": fixed.given,
-        "PARTS": 2 if -(-hidden // plan.units) >= 2 * plan.rows else 1, "DT": getattr(tl, KINDS_OF_NUMBER[projected.dtype]),
+        "PARTS": 2 if -(-hidden // plan.units) >= 2 * plan.rows else 1, "DT": getattr(tl, DTYPES[projected.dtype]),
         "PRECISION": "ieee" if interpreter else "tf32x3", "FAST": not interpreter, "num_warps": WARPS, "num_stages": 1,
         "STAGES": stages(fixed, plan, positions * whole, projected.element_size()),
         "launch_cooperative_grid": projected.is_cuda,
     }  # fmt: skip
 
 
-def stages(fixed: Fixed, plan: Plan, numbers: int, width: int) -> int:
+def stages(fixed: Fixed, plan: ScanPlan, numbers: int, width: int) -> int:
     """As many stretches in flight as there is room for beside the weights."""
     weights = products_of(fixed) * plan.depth * plan.units * (width if width == 2 else 8) if plan.stays else 0
     return max(1, min(STAGES, (SHARED - weights) // (3 * numbers * width)))
@@ -45,7 +46,7 @@ def rows_of(fixed: Fixed, rows: slice) -> Fixed:
     return fixed._replace(visible=fixed.visible[rows])
 
 
-def common(fixed: Fixed, projected: Tensor) -> tuple[Plan, tuple[int], Tensor, Tensor, Tensor]:
+def common(fixed: Fixed, projected: Tensor) -> tuple[ScanPlan, tuple[int], Tensor, Tensor, Tensor]:
     """The plan, the grid, all weights in one block, which old positions count, and the flags of the meetings."""
     hidden, batch = fixed.query.shape[0], len(projected)
     plan = plan_of(projected, hidden, products_of(fixed))
@@ -67,8 +68,8 @@ def launch_forward(fixed: Fixed, projected: Tensor, tapes: Tapes) -> None:
 
     plan, grid, weights, visible, flags = common(fixed, projected)
     forward_tape[grid](
-        projected, tapes.queries, tapes.hidden, tapes.memory, tapes.keys, tapes.contexts, tapes.adapted, tapes.levels,
-        visible, weights, fixed.energy, flags, projected.shape[1], len(projected), fixed.before, projected.stride(0),
+        projected, tapes.queries, tapes.hidden, tapes.memory, tapes.keys, tapes.contexts, tapes.adapted, tapes.log_sums,
+        visible, weights, fixed.score_vector, flags, projected.shape[1], len(projected), fixed.before, projected.stride(0),
         UPDATE=equation_of(fixed.equation).update, **options_for(fixed, projected, plan, "forward"),
     )  # fmt: skip
 
@@ -80,8 +81,8 @@ def backward(fixed: Fixed, projected: Tensor, tapes: Tapes, gradients: tuple[Ten
         )
         for rows in pieces(projected, fixed.query.shape[0], products_of(fixed))
     ]
-    *by_row, energy = zip(*parts, strict=True)
-    return TapeGradients(*map(torch.cat, by_row), torch.stack(energy).sum(0))  # type: ignore[call-arg]
+    *by_row, score_vector = zip(*parts, strict=True)
+    return TapeGradients(*map(torch.cat, by_row), torch.stack(score_vector).sum(0))  # type: ignore[call-arg]
 
 
 def launch_backward(fixed: Fixed, projected: Tensor, tapes: Tapes, gradients: tuple[Tensor, ...]) -> TapeGradients:
@@ -96,17 +97,17 @@ def launch_backward(fixed: Fixed, projected: Tensor, tapes: Tapes, gradients: tu
     adapted, queries = torch.zeros_like(tapes.adapted), torch.zeros_like(tapes.queries)
     batch, time, size = tapes.adapted.shape
     pre = projected.new_empty(batch, time, fixed.width)
-    energy, middle = (torch.zeros(batch, width, dtype=torch.float32, device=pre.device) for width in (size, time))
+    score_vector, middle = (torch.zeros(batch, width, dtype=torch.float32, device=pre.device) for width in (size, time))
     backward_tape[grid](
-        projected, tapes.queries, tapes.hidden, tapes.memory, tapes.keys, tapes.contexts, tapes.adapted, tapes.levels, visible,
-        hidden, memory, keys, contexts, adapted, queries, pre, energy, middle, weights, fixed.energy, flags, time, batch,
-        fixed.before, projected.stride(0), PULL=equation_of(fixed.equation).pull,
+        projected, tapes.queries, tapes.hidden, tapes.memory, tapes.keys, tapes.contexts, tapes.adapted, tapes.log_sums,
+        visible, hidden, memory, keys, contexts, adapted, queries, pre, score_vector, middle, weights, fixed.score_vector,
+        flags, time, batch, fixed.before, projected.stride(0), PULL=equation_of(fixed.equation).pull,
         **options_for(fixed, projected, plan, "backward"),
     )  # fmt: skip
     first = contexts[:, 0].float() + (contexts[:, 1].float() if fixed.given else queries[:, 0].float() @ fixed.query.float())
     old = torch.zeros_like(memory[:, start]) if simple else memory[:, start]
     found = (pre, queries, hidden[:, start], old, keys, first)
-    return TapeGradients(*(part.to(kind) for part in found), energy.sum(0))  # type: ignore[call-arg]
+    return TapeGradients(*(part.to(kind) for part in found), score_vector.sum(0))  # type: ignore[call-arg]
 
 
 PERSISTENT_TAPE = TapeEngine(forward, backward)

@@ -1,38 +1,12 @@
-"""Triton: one row looks at its tape, and the way back of such looks. Programs of persistent_tape.py call these.
+"""Triton: one row attends to its tape, and backward. Programs of persistent_tape.py call these.
 
-r = 1 / (1 + e^(2(q + k))) is all that a pair of query and key needs: tanh(q + k) = 1 - 2r, and its slope is 4 (r - r²).
+r = 1 / (1 + e^(2(q + k))) is all that a pair of query and key needs: tanh(q + k) = 1 - 2r, and its derivative is 4 (r - r²).
 """
 
 import triton
 import triton.language as tl
 
-
-@triton.jit
-def line_of(S, at, d, H: tl.constexpr):
-    """One position of one row, written by other programs a moment ago."""
-    return tl.load(S + at + d, mask=d < H, other=0.0, cache_modifier=".cg").to(tl.float32)
-
-
-@triton.jit
-def lines_of(S, at, stride, i, ok, d, H: tl.constexpr):
-    """Positions i of one row."""
-    inside = ok[:, None] & (d < H)[None, :]
-    return tl.load(S + at + i[:, None] * stride + d[None, :], mask=inside, other=0.0, cache_modifier=".cg").to(tl.float32)
-
-
-@triton.jit
-def reciprocal(x, FAST: tl.constexpr):
-    """1 / x, by the one instruction that a GPU has for it (its last bit may be off); x may be infinite."""
-    if FAST:
-        return tl.inline_asm_elementwise("rcp.approx.ftz.f32 $0, $1;", "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1)
-    else:
-        return 1.0 / x
-
-
-@triton.jit
-def half(left, right, FAST: tl.constexpr):
-    """r of a query and a key, both multiplied by 2 / ln 2 on the way."""
-    return reciprocal(1.0 + tl.exp2(left * 2.8853900817779268 + right * 2.8853900817779268), FAST)
+from regard.nn.kernels.common_tiles import half, line_of, lines_of
 
 
 @triton.jit
@@ -43,16 +17,16 @@ def add_both(left, first, right, second):
 
 @triton.jit
 def counts(VISIBLE, row, i, BEFORE):
-    """Whether a position is one to look at: those from before the scan may not be."""
+    """Whether a position is visible: those from before the scan may not be."""
     return tl.load(VISIBLE + row * BEFORE + i, mask=i < BEFORE, other=1) != 0
 
 
 @triton.jit
 def row_back(
-    Q, TH, TC, TK, S, CA, LEVEL, VISIBLE, DS, DCA, DQ, DV, MIDDLE, v, row, t, T, BEFORE, d, H: tl.constexpr, KK: tl.constexpr,
+    Q, TH, TC, TK, S, CA, LOG_SUM, VISIBLE, DS, DCA, DQ, DV, MIDDLE, v, row, t, T, BEFORE, d, H: tl.constexpr, KK: tl.constexpr,
     BJ: tl.constexpr, MEMORY: tl.constexpr, FAST: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
-    """Step t looked at all earlier positions: the gradient of its query, and what it adds to that of v."""
+    """Step t attended to all earlier positions: the gradient of its query, and what it adds to that of v."""
     tape, line = (BEFORE + T) * H, (T + 1) * H
     at = row * (T * H) + t * H
     asked, ds = line_of(Q, at, d, H), line_of(DS, row * line + (t + 1) * H, d, H)
@@ -61,7 +35,7 @@ def row_back(
     if MEMORY:
         dca = line_of(DCA, at, d, H)
     tl.store(MIDDLE + row * T + t, middle)
-    level = tl.sum(v, axis=0) - tl.load(LEVEL + row * T + t)
+    log_sum = tl.sum(v, axis=0) - tl.load(LOG_SUM + row * T + t)
     by_query, by_vector = tl.zeros([BJ, KK], tl.float32), tl.zeros([BJ, KK], tl.float32)
     for start in tl.range(0, BEFORE + t, BJ, num_stages=STAGES):
         i = start + tl.arange(0, BJ)
@@ -72,7 +46,7 @@ def row_back(
         ok = there & counts(VISIBLE, row, i, BEFORE)
         r = half(keys, asked[None, :], FAST)
         below, above = tl.reduce((r * v[None, :], direct), 1, add_both)
-        weight = tl.where(ok, tl.exp(level - 2.0 * below), 0.0)
+        weight = tl.where(ok, tl.exp(log_sum - 2.0 * below), 0.0)
         score = weight * (above - middle)
         by_vector += score[:, None] * r
         by_query += score[:, None] * (r - r * r)
@@ -94,10 +68,10 @@ def middle_of(S, CA, DS, DCA, row, t, T, d, H: tl.constexpr, MEMORY: tl.constexp
 
 @triton.jit
 def column_back(
-    Q, TH, TC, TK, LEVEL, DS, DCA, GH, GC, GK, MIDDLE, v, row, position, begin, T, BEFORE, d, H: tl.constexpr, KK: tl.constexpr,
-    BJ: tl.constexpr, MEMORY: tl.constexpr, FAST: tl.constexpr, STAGES: tl.constexpr,
+    Q, TH, TC, TK, LOG_SUM, DS, DCA, GH, GC, GK, MIDDLE, v, row, position, begin, T, BEFORE, d, H: tl.constexpr,
+    KK: tl.constexpr, BJ: tl.constexpr, MEMORY: tl.constexpr, FAST: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
-    """The steps from `begin` on looked at this position: what they add to the gradients of its key and its values."""
+    """The steps from `begin` on attended to this position: what they add to the gradients of its key and its values."""
     tape, line = (BEFORE + T) * H, (T + 1) * H
     at = row * tape + position * H
     key, hidden = line_of(TK, at, d, H), line_of(TH, at, d, H)
@@ -113,7 +87,7 @@ def column_back(
     for start in tl.range(begin, T, BJ, num_stages=STAGES):
         i = start + tl.arange(0, BJ)
         ok = i < T
-        level = tl.load(LEVEL + row * T + i, mask=ok, other=1e30, cache_modifier=".cg")
+        log_sum = tl.load(LOG_SUM + row * T + i, mask=ok, other=1e30, cache_modifier=".cg")
         middle = tl.load(MIDDLE + row * T + i, mask=ok, other=0.0, cache_modifier=".cg")
         queries, ds = lines_of(Q, row * (T * H), H, i, ok, d, H), lines_of(DS, row * line + H, H, i, ok, d, H)
         direct, dca = ds * hidden[None, :], ds
@@ -122,7 +96,7 @@ def column_back(
             direct += dca * memory[None, :]
         r = half(queries, key[None, :], FAST)
         below, above = tl.reduce((r * v[None, :], direct), 1, add_both)
-        weight = tl.where(ok, tl.exp(most - level - 2.0 * below), 0.0)
+        weight = tl.where(ok, tl.exp(most - log_sum - 2.0 * below), 0.0)
         by_hidden += weight[:, None] * ds
         if MEMORY:
             by_memory += weight[:, None] * dca

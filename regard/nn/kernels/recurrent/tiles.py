@@ -42,7 +42,7 @@ def resident(W, row, u, H: tl.constexpr, K: tl.constexpr, KIND: tl.constexpr, ST
 
 @triton.jit
 def source_tile(S, stride, b, k, B, MASK, H: tl.constexpr, MASKED: tl.constexpr, DT: tl.constexpr):
-    """What enters a product: rows b, numbers k, written by other programs a moment ago (so not from the L1 cache)."""
+    """What enters a product: rows b, elements k, written by other programs a moment ago (so not from the L1 cache)."""
     inside = (b < B)[:, None] & (k < H)[None, :]
     tile = tl.load(S + b.to(tl.int64)[:, None] * stride + k[None, :], mask=inside, other=0.0, cache_modifier=".cg")
     if MASKED:
