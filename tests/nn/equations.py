@@ -133,7 +133,7 @@ def mut3(w, x, state, mask):
 def weights_over(w, asked, context, tape):
     """α = softmax_i v · tanh(W_x x_t + W_c c_{t-1} + W_h h_i)  (lecture 003)."""
     query = asked + w.all["query.weight"] @ context
-    return softmax(np.array([w.all["energy"] @ np.tanh(query + w.all["key.weight"] @ h) for h in tape]))
+    return softmax(np.array([w.all["score_vector"] @ np.tanh(query + w.all["key.weight"] @ h) for h in tape]))
 
 
 def tanh_attention(w, x, state, mask):

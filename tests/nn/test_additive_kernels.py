@@ -8,7 +8,7 @@ from regard.nn.kernels.attention.additive import additive_attention, applies
 from regard.nn.kernels.attention.additive_plan import WORKSPACE, Sizes
 
 TOLERANCE = {torch.float32: 1e-5, torch.bfloat16: 1e-2, torch.float16: 2e-3}  # of a norm: float32, or 8 or 11 bits of a number
-INPUTS = ("query", "keys", "energy", "values")
+INPUTS = ("query", "keys", "score_vector", "values")
 
 
 def plain(query, keys, score_vector, values, visible=None, first=None, last=None):
