@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from regard.data.guides import Guides
+from regard.data.pages import Pages, RowLengths
 from regard.data.readers import BadRows, read_rows
 from regard.data.sealed import file_digest, sealed, sweep, verify
 from regard.data.tokenizer import Tokenizer
@@ -26,7 +27,7 @@ class Sequences:
     def __init__(self, tokens: npt.NDArray[Any], offsets: Integers) -> None:
         self.tokens = tokens
         self.offsets = offsets
-        self.lengths: npt.NDArray[np.int32] = np.diff(offsets).astype(np.int32)
+        self.lengths, self.pages = RowLengths(offsets), Pages(tokens)
 
     @classmethod
     def open(cls, folder: Path, side: str, width: object) -> "Sequences":
@@ -39,10 +40,10 @@ class Sequences:
 
     def gather(self, rows: Integers) -> tuple[npt.NDArray[Any], Integers]:
         """The ids of these rows one after the other, and how many each has."""
-        lengths = self.lengths[rows].astype(np.int64)
+        begins, lengths = self.lengths.begins.at(rows), self.lengths[rows].astype(np.int64)
         ends = np.cumsum(lengths)
-        places = np.repeat(self.offsets[rows] - (ends - lengths), lengths) + np.arange(lengths.sum())
-        return self.tokens[places], lengths
+        places = np.repeat(begins - (ends - lengths), lengths) + np.arange(lengths.sum())
+        return self.pages.at(places, len(rows)), lengths
 
 
 def mapped(path: Path, width: np.dtype[Any]) -> npt.NDArray[Any]:
@@ -127,11 +128,11 @@ class Store:
         return [self.sources[row] for row in places], [self.targets[row] for row in places]
 
     @property
-    def source_lengths(self) -> npt.NDArray[np.int32]:
+    def source_lengths(self) -> RowLengths:
         return self.sources.lengths
 
     @property
-    def target_lengths(self) -> npt.NDArray[np.int32]:
+    def target_lengths(self) -> RowLengths:
         return self.targets.lengths
 
 

@@ -62,7 +62,7 @@ def split(
 def fitting(data: Data, store: Store, limits: Limits, directory: Path, say: Say) -> npt.NDArray[np.bool_]:
     """Which rows of the store the model can read."""
     assert data.train is not None
-    lengths = [side.astype(np.int64) for side in (store.source_lengths, store.target_lengths)]
+    lengths = [np.asarray(side).astype(np.int64) for side in (store.source_lengths, store.target_lengths)]
     fit: npt.NDArray[np.bool_] = np.full(len(store), True) & limits.allow(*lengths)
     bad = BadRows(data.on_bad_row, directory / "long_rows.txt", LOWER)
     long = np.flatnonzero(~fit)
