@@ -18,9 +18,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from regard.data.batching import BatchPlan, collate, reading
+from regard.data.batching import collate
 from regard.data.fields import texts
 from regard.data.lines import read_lines
+from regard.data.plan import BatchPlan
 from regard.data.readers import BadRows, read_rows
 from regard.data.store import Store
 from regard.data.tokenizers import Tokenizer, load_tokenizer, train_tokenizer

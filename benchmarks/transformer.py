@@ -21,7 +21,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from regard.data.batching import Batch, BatchPlan
+from regard.data.batching import Batch
+from regard.data.plan import BatchPlan
 from regard.models import build, configure
 from regard.recipe import read
 from regard.training.objective import Examples, Loss, Objective

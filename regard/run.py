@@ -15,9 +15,9 @@ from regard.corpora import CORPORA
 from regard.corpora.corpus import write
 from regard.data import spool
 from regard.data import store as stores
-from regard.data.batching import BatchPlan
 from regard.data.fields import Field, Shape, Text, configure_fields, fit_fields, load_field
 from regard.data.links import Links
+from regard.data.plan import BatchPlan
 from regard.data.readers import BadRows
 from regard.data.sealed import MANIFEST, lock, read_manifest, remove, sealed, sweep, verify
 from regard.data.store import Store

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from regard.data.fields import Field, tokenizer_of
 from regard.data.guides import Guides
+from regard.data.pages import Pages, RowLengths
 from regard.data.readers import BadRows, read_rows
 from regard.data.sealed import file_digest, sealed, sweep, verify
 from regard.data.writer import WIDTHS, Writer
@@ -27,7 +28,7 @@ class Sequences:
         self.values = values
         self.offsets = offsets
         self.form, self.marks = form, marks  # how it becomes a column of a batch, and how many positions that adds
-        self.lengths: npt.NDArray[np.int32] = np.diff(offsets).astype(np.int32)
+        self.lengths, self.pages = RowLengths(offsets), Pages(values)
 
     @classmethod
     def open(cls, folder: Path, name: str, facts: Mapping[str, Any]) -> "Sequences":
@@ -42,10 +43,10 @@ class Sequences:
 
     def gather(self, rows: Integers) -> tuple[npt.NDArray[Any], Integers]:
         """The positions of these rows one after the other, and how many each has."""
-        lengths = self.lengths[rows].astype(np.int64)
+        begins, lengths = self.lengths.begins.at(rows), self.lengths[rows].astype(np.int64)
         ends = np.cumsum(lengths)
-        places = np.repeat(self.offsets[rows] - (ends - lengths), lengths) + np.arange(lengths.sum())
-        return self.values[places], lengths
+        places = np.repeat(begins - (ends - lengths), lengths) + np.arange(lengths.sum())
+        return self.pages.at(places, len(rows)), lengths
 
 
 def mapped(path: Path, width: np.dtype[Any]) -> npt.NDArray[Any]:
@@ -101,7 +102,7 @@ class Store:
     def __getitem__(self, column: str) -> Sequences:
         return self.columns[column]
 
-    def lengths(self, column: str | None) -> npt.NDArray[np.int32]:
+    def lengths(self, column: str | None) -> RowLengths | npt.NDArray[np.int32]:
         """Positions of each row, marks not counted; none of a column that there is not."""
         return np.zeros(len(self), np.int32) if column is None else self.columns[column].lengths
 

@@ -14,7 +14,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from regard.data.batching import Batch, BatchPlan, collate
+from regard.data.batching import Batch, collate
+from regard.data.plan import BatchPlan
 from regard.data.sealed import sweep
 from regard.data.store import Store
 from regard.errors import UserError

@@ -58,7 +58,8 @@ def split(
 def fitting(data: Data, store: Store, limits: Limits, directory: Path, say: Say) -> npt.NDArray[np.bool_]:
     """Which rows of the store the model can read."""
     assert data.train is not None
-    lengths = [store.lengths(name if name in store.columns else None).astype(np.int64) for name in ("source", "target")]
+    columns = (name if name in store.columns else None for name in ("source", "target"))
+    lengths = [np.asarray(store.lengths(name)).astype(np.int64) for name in columns]
     fit: npt.NDArray[np.bool_] = np.full(len(store), True) & limits.allow(*lengths)
     bad = BadRows(data.on_bad_row, directory / "long_rows.txt", LOWER)
     long = np.flatnonzero(~fit)

@@ -1,11 +1,18 @@
 """Batches: every row once an epoch, within the budget, in an order that (seed, epoch) decides alone."""
 
+import hashlib
+import json
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regard.data.batching import BatchPlan, collate, pad_lists
+from regard.data import pages
+from regard.data import plan as plans
+from regard.data.batching import collate, pad_lists
+from regard.data.pages import RowLengths
+from regard.data.plan import BatchPlan
 from regard.data.store import Sequences, Store
 from regard.data.tokenizers import END, PAD, START
 
@@ -17,20 +24,23 @@ def lengths(rows: int, seed: int = 0, longest: int = 60) -> tuple[np.ndarray, np
 
 
 def batches(plan: BatchPlan, epoch: int) -> list[list[int]]:
-    return [plan.epoch(epoch)[index].tolist() for index in range(len(plan))]
+    return [plan.batch(epoch * len(plan) + index).tolist() for index in range(len(plan))]
 
 
 SHAPES = {"rows": st.integers(1, 5000), "budget": st.sampled_from([1, 50, 300, 4096]), "seed": st.integers(0, 2**63)}
 
 
 @settings(max_examples=60, deadline=None)
-@given(**SHAPES)
-def test_every_row_once_an_epoch_within_the_budget(rows, budget, seed):
+@given(**SHAPES, shard=st.sampled_from([700, 1 << 20]))
+def test_every_row_once_an_epoch_within_the_budget(rows, budget, seed, shard):
     sources, targets = lengths(rows, seed)
-    plan = BatchPlan(sources, targets, budget, seed)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(plans, "SHARD", shard)
+        plan = BatchPlan(sources, targets, budget, seed)
+    assert plan.shards == -(-rows // shard)
     for epoch in 0, 1, 17:
         cut = batches(plan, epoch)
-        assert len(cut) == len(plan) == len(plan.epoch(epoch))
+        assert len(cut) == len(plan)
         assert sorted(row for batch in cut for row in batch) == list(range(rows))
         for batch in cut:
             longest = max(sources[batch].max(), targets[batch].max()) + 1
@@ -65,6 +75,48 @@ def test_the_order_is_the_one_of_every_machine():
     assert batches(plan, 0) == [[6, 0], [2, 4], [5], [1], [3], [7]]  # printed by this line once; a resumed run relies on it
 
 
+def test_a_shard_is_laid_out_as_before_there_were_shards():
+    """The digest was printed by the plan of a whole corpus, before it was cut into shards."""
+    sources, targets = lengths(1000, seed=5)
+    plan = BatchPlan(sources, targets, 300, seed=5, rows=np.flatnonzero(np.arange(1000) % 3))
+    listed = json.dumps([batches(plan, epoch) for epoch in (0, 1, 5)])
+    assert (len(plan), hashlib.sha256(listed.encode()).hexdigest()[:16]) == (91, "033ebdfe847302ee")
+
+
+def test_a_step_of_any_shard_is_found_from_nothing(monkeypatch):
+    """Plans made anew agree on every step in whatever order they are asked, with one shard in memory."""
+    monkeypatch.setattr(plans, "SHARD", 300)
+    given = *lengths(1000), 200, 5
+    whole = [batches(BatchPlan(*given), epoch) for epoch in range(3)]
+    plan, count = BatchPlan(*given), len(BatchPlan(*given))
+    for step in np.random.default_rng(1).permutation(3 * count).tolist():
+        assert plan.batch(step).tolist() == whole[step // count][step % count]
+
+
+def test_shards_are_alike_and_change_places(monkeypatch):
+    monkeypatch.setattr(plans, "SHARD", 500)
+    sources, targets = np.sort(lengths(4000)[0]), np.sort(lengths(4000)[1])  # a corpus in the order of its lengths
+    plan = BatchPlan(sources, targets, 300, seed=5)
+    means = [sources[plan.lay_out(number).rows].mean() for number in range(plan.shards)]
+    assert max(means) - min(means) < 0.1 * np.mean(means)
+    firsts = {batches(plan, epoch)[0][0] % plan.shards for epoch in range(12)}
+    assert len(firsts) > 4
+
+
+def test_lengths_are_read_off_a_mapped_file_that_is_given_back(tmp_path, monkeypatch):
+    monkeypatch.setattr(pages, "KEPT", 1 << 12)
+    monkeypatch.setattr(pages, "PART", 50)
+    sources = lengths(3000)[0]
+    np.concatenate([[0], np.cumsum(sources)]).astype("<i8").tofile(tmp_path / "offsets")
+    read = RowLengths(np.memmap(tmp_path / "offsets", "<i8", mode="r"))
+    assert read.begins.file is not None
+    for rows in np.arange(3000), np.array([5, 2999, 0, 5]), np.arange(7, 3000, 11), np.zeros(0, np.int64):
+        assert (read[rows] == sources[rows]).all()
+        assert read.begins.read * pages.AROUND <= pages.KEPT
+    assert (np.asarray(read) == sources).all()
+    assert (len(read), read[np.arange(3)].dtype) == (3000, np.dtype(np.int32))
+
+
 @given(step=st.integers(0, 2000))
 def test_a_step_is_found(step):
     plan = BatchPlan(*lengths(200), 300, seed=5)
@@ -82,7 +134,7 @@ def test_a_part_of_the_rows():
 
 
 def test_no_rows_make_no_batches():
-    assert len(BatchPlan(np.zeros(0, np.int32), np.zeros(0, np.int32), 300, seed=5).epoch(0)) == 0
+    assert len(BatchPlan(np.zeros(0, np.int32), np.zeros(0, np.int32), 300, seed=5)) == 0
 
 
 def test_padding_is_rare():

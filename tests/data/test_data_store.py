@@ -42,8 +42,8 @@ def test_the_store_holds_what_the_tokenizers_say(pairs):
     assert [ids.tolist() for ids in targets] == WORDS.encode(TARGETS)
     assert store.source(7).tolist() == BYTES.encode([SOURCES[7]])[0]
     assert store.target(49).tolist() == WORDS.encode([TARGETS[49]])[0]
-    assert store.source_lengths.tolist() == [len(ids) for ids in sources]
-    assert store.target_lengths.dtype == np.int32
+    assert np.asarray(store.source_lengths).tolist() == [len(ids) for ids in sources]
+    assert np.asarray(store.target_lengths).dtype == np.int32
     assert store.sources.tokens.dtype == np.uint16
 
 

@@ -7,8 +7,8 @@ import pytest
 import torch
 from tiny import tiny
 
-from regard.data.batching import BatchPlan
 from regard.data.fields import texts
+from regard.data.plan import BatchPlan
 from regard.data.readers import BadRows
 from regard.data.store import prepare
 from regard.data.tokenizers import END, train_tokenizer
