@@ -34,8 +34,8 @@ test-shuffled: $(STAMP)
 	$(PYTEST) --shuffle $(SEED) -m "not slow and not gpu"
 
 test-slow: $(STAMP)
-	$(PYTEST) -m slow
-	$(PYTEST) $(SHAPES) -m "not gpu" tests/data tests/decoding tests/evaluation tests/insight tests/models tests/nn tests/training
+	$(PYTEST) -m "slow and not gpu"
+	$(PYTEST) $(SHAPES) -m "not slow and not gpu" tests/data tests/decoding tests/evaluation tests/insight tests/models tests/nn tests/training --ignore tests/nn/test_interpreted.py
 
 test-gpu: $(STAMP)
 	$(BIN)/python -m pytest -o addopts=-q -m gpu  # without checked shapes: Triton reads its functions' own source
