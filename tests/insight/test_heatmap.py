@@ -32,7 +32,7 @@ SENTENCE = heat(LATIN, ENGLISH, "one sentence")
 HEATMAPS = {
     "sentence": SENTENCE,
     "odd": heat(ODD, ODD, '<b>"odd"</b> $x$ \x00'),
-    "long": heat([f"word{i}" for i in range(200)], [f"wort{i}" for i in range(200)]),
+    "long": heat([f"word{i}" for i in range(100)], [f"wort{i}" for i in range(100)]),
     "single": Heatmap(["a"], ["b"], np.ones((1, 1), dtype=np.float32)),
     "no target": heat(LATIN, []),
     "no source": heat([], ENGLISH),
