@@ -1,11 +1,12 @@
 """Functions with a gradient of their own, called with the types of their forward."""
 
-from typing import Any, ParamSpec, Protocol, TypeVar, cast
+from typing import Any, ParamSpec, Protocol, TypeVar, cast, runtime_checkable
 
 Inputs = ParamSpec("Inputs")
 Outputs = TypeVar("Outputs", covariant=True)
 
 
+@runtime_checkable
 class Differentiable(Protocol[Inputs, Outputs]):
     """A torch.autograd.Function."""
 
