@@ -69,7 +69,7 @@ class Store:
         facts = verify(directory)
         if facts.get("store") != FORMAT:
             raise DamagedError(f"{directory / 'manifest.json'}: not a token store of format {FORMAT}")
-        columns = {name: Sequences.open(directory, name, each) for name, each in facts["columns"].items()}
+        columns = {each["name"]: Sequences.open(directory, each["name"], each) for each in facts["columns"]}
         return cls(columns, mapped(directory / "lines", np.dtype("<i8")), facts)
 
     @classmethod

@@ -137,4 +137,9 @@ class Writer:
         counts = {"rows_in": self.rows_in, "rows_used": self.rows_used, "rows_reported": self.rows_in - self.rows_used}
         unguided = {} if self.guides is None else {"rows_unguided": self.guides.left_out}
         vocabulary = {"target_vocabulary": len(tokenizer_of(self.fields["target"]))} if self.copying else {}
-        return {**counts, **unguided, **vocabulary, "columns": {name: column.facts for name, column in self.columns.items()}}
+        return {
+            **counts,
+            **unguided,
+            **vocabulary,
+            "columns": [{"name": name, **column.facts} for name, column in self.columns.items()],
+        }
