@@ -151,6 +151,7 @@ def command(*arguments: object, stdin: str = "") -> str:
     """What a command prints; an error with what it said if it fails."""
     from regard.cli import main
 
+    before = sys.argv, sys.stdin
     sys.argv, sys.stdin = ["regard", *map(str, arguments)], io.TextIOWrapper(io.BytesIO(stdin.encode()))
     printed, said = io.StringIO(), io.StringIO()
     with redirect_stdout(printed), redirect_stderr(said):
@@ -159,6 +160,8 @@ def command(*arguments: object, stdin: str = "") -> str:
         except SystemExit as ending:
             if ending.code:
                 raise RuntimeError(f"regard {' '.join(sys.argv[1:])}\n{printed.getvalue()}{said.getvalue()}") from None
+        finally:
+            sys.argv, sys.stdin = before
     return printed.getvalue()
 
 
