@@ -27,7 +27,7 @@ def tell_bad_rows(store: Store, directory: Path, say: Say) -> None:
     if reported:
         say(f"{rows_in:,} rows = {used:,} used + {reported:,} reported in {directory / 'bad_rows.txt'}")
     if unguided := store.facts.get("rows_unguided"):
-        say(f"{unguided:,} rows lost their links: the tokenizer sees other words in them than the blanks part")
+        say(f"{unguided:,} rows lost their links: the tokenizer sees other words in them than spaces separate")
 
 
 def split(
