@@ -11,7 +11,7 @@ from regard.models import Generator, build, configure
 from regard.nn.cross_entropy import CHUNK
 from regard.planning.outline import Drawing, kept, watch
 from regard.planning.parts import parameters, parts
-from regard.planning.paths import paths_of
+from regard.planning import paths  # noqa: F401 - what kernels do with outlines
 
 PRECISIONS = {"float32": 4, "bfloat16": 2}  # bytes a number that is computed with
 FULL = 4  # bytes a number of weights, gradients and moments, whatever the precision
@@ -62,7 +62,7 @@ class Cost(NamedTuple):
 
 def cost_of(section: Mapping[str, Any], vocabulary: int, lengths: Lengths, device: str = "cuda") -> Cost:
     """Of a recipe's `model` section, by the paths that the device takes; nothing of its size is allocated."""
-    with paths_of(device), warnings.catch_warnings(), Drawing() as drawing:
+    with warnings.catch_warnings(), Drawing(device) as drawing:
         warnings.simplefilter("ignore")  # of slow paths: nothing is computed
         model = drawn(drawing, section, vocabulary)
         passes = {kind: [passed(drawing, model, rows, lengths, kind) for rows in ROWS] for kind in PRECISIONS}
@@ -95,11 +95,10 @@ def passed(drawing: Drawing, model: Generator, rows: int, lengths: Lengths, prec
     apart = [*model.parameters(), *model.buffers()]
     with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bfloat16"), kept(apart) as bytes_kept:
         steps = model.teacher_forced(batch, target)
-        with drawing.all_to("nobody"):  # the loss takes its gradient on the way there
-            model.decoder.loss(steps, target)
-        with drawing.all_to("output"), torch.no_grad():
-            model.decoder.loss(steps, target)
-    del drawing.operations["nobody"]
+        model.decoder.loss(steps, target)  # which takes its gradient in the forward pass
+    drawing.operations.clear()
+    with torch.no_grad():
+        model.decoder.loss(model.teacher_forced(batch, target), target)
     return Passed(dict(drawing.operations), bytes_kept())
 
 

@@ -15,7 +15,8 @@ from regard.nn.attention.scopes import SCOPES, Asked, Reach, mask
 from regard.nn.attention.scores import SCORES
 from regard.nn.attention.selections import SELECTIONS, Soft
 from regard.nn.kernels.attention import additive_step as glances
-from regard.nn.kernels.attention.short import Joint, here
+from regard.nn.kernels.attention.short import Joint
+from regard.nn.kernels.recurrent.scan import here
 from regard.nn.linear import Linear, Projection, joined, once
 from regard.nn.positions import Positions
 

@@ -5,6 +5,7 @@ gradient (slope_tiles), from which the gradients of queries and keys (side_tiles
 each number by one program: no atomics, so two runs are the same to the last bit.
 """
 
+from functools import singledispatch
 from typing import Any, NamedTuple
 
 import torch
@@ -14,7 +15,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn.functional import pad
 
 from regard.nn.kernels.attention.additive_plan import KEYS, Chunk, Sizes, filled
-from regard.nn.kernels.recurrent.scan import KINDS_OF_NUMBER, available, interpreted, power_of_two
+from regard.nn.kernels.recurrent.scan import KINDS_OF_NUMBER, here, interpreted, power_of_two
 
 Queries = Float[Tensor, "batch heads target size"]
 Keys = Float[Tensor, "batch heads source size"]
@@ -28,7 +29,7 @@ Range = Int[Tensor, "batch #heads target"]
 
 def applies(query: Tensor, keys: Tensor, values: Tensor) -> bool:
     """Whether this machine can."""
-    return available() and all((x.is_cuda or interpreted()) and x.dtype in KINDS_OF_NUMBER for x in (query, keys, values))
+    return all(here(x) and x.dtype in KINDS_OF_NUMBER for x in (query, keys, values))
 
 
 def additive_attention(
@@ -46,9 +47,7 @@ def additive_attention(
 class _Additive(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, query: Tensor, keys: Tensor, energy: Tensor, values: Tensor, *limits: Tensor | None) -> Any:
-        sizes, visible = sizes_of(query, values), limits[0]
-        sides = sides_of(sizes, query, hide(keys, visible), energy)
-        context, level = look(sizes, bounds_of(sizes, query, *limits), sides, hide(values, visible))
+        context, level = looked(query, keys, energy, values, *limits)
         ctx.save_for_backward(query, keys, energy, values, context, level, *limits)
         ctx.mark_non_differentiable(level)
         return context.to(values.dtype), level
@@ -65,6 +64,13 @@ class _Additive(torch.autograd.Function):
         look_back(sizes, bounds_of(sizes, query, *limits), sides, given, found)
         of_energy = found.energy.sum((0, 2))[:, : sizes.size].to(energy.dtype)
         return found.query, found.keys.to(keys.dtype), of_energy, found.values.to(values.dtype), None, None, None
+
+
+@singledispatch
+def looked(query: Queries, keys: Keys, energy: Energy, values: Values, *limits: Tensor | None) -> tuple[Context, Level]:
+    sizes, visible = sizes_of(query, values), limits[0]
+    sides = sides_of(sizes, query, hide(keys, visible), energy)
+    return look(sizes, bounds_of(sizes, query, *limits), sides, hide(values, visible))
 
 
 def sizes_of(query: Queries, values: Values) -> Sizes:

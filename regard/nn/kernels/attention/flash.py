@@ -12,7 +12,7 @@ from torch.autograd.function import once_differentiable
 
 from regard.nn.kernels.attention.flash_launch import Outer, Rule, Saved, gradients_of, launch_look
 from regard.nn.kernels.attention.flash_plans import WIDEST
-from regard.nn.kernels.recurrent.scan import KINDS_OF_NUMBER, available, interpreted
+from regard.nn.kernels.recurrent.scan import KINDS_OF_NUMBER, here
 
 Query = Float[Tensor, "batch heads target size"]
 Keys = Float[Tensor, "batch heads source size"]
@@ -33,8 +33,7 @@ class Look(NamedTuple):
 
 def applies(query: Tensor, values: Tensor) -> bool:
     """Whether this machine can, and the heads are not too wide."""
-    here = available() and (query.is_cuda or interpreted()) and query.dtype in KINDS_OF_NUMBER
-    return here and max(query.shape[-1], values.shape[-1]) <= WIDEST
+    return here(query) and query.dtype in KINDS_OF_NUMBER and max(query.shape[-1], values.shape[-1]) <= WIDEST
 
 
 def flash_attention(

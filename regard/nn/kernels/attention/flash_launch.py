@@ -1,6 +1,7 @@
 """What the kernels of flash attention are called with. flash.py says what is computed."""
 
 import math
+from functools import singledispatch
 from typing import Any, NamedTuple
 
 import torch
@@ -99,6 +100,7 @@ def back_flags(saved: Saved, outer: Outer) -> dict[str, bool]:
     return {"GAUSS": gauss, "SOFT": soft, "CHOICE": outer.choice is not None, "MATCH": outer.match is not None}
 
 
+@singledispatch
 def launch_look(
     query: Tensor, keys: Tensor, values: Tensor | None, centre: Tensor | None, rule: Rule, mixes: bool
 ) -> tuple[Saved, Tensor | None, Tensor | None]:

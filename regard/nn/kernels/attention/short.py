@@ -7,6 +7,7 @@ memory of all that is written, as the next product wants it.
 
 import math
 from collections.abc import Sequence
+from functools import singledispatch
 from typing import Any, NamedTuple
 
 import torch
@@ -14,7 +15,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from regard.nn.kernels.recurrent.scan import KINDS_OF_NUMBER, available, interpreted, power_of_two
+from regard.nn.kernels.recurrent.scan import KINDS_OF_NUMBER, here, interpreted, power_of_two
 
 Query = Float[Tensor, "batch heads target size"]
 Keys = Float[Tensor, "batch heads source size"]
@@ -44,11 +45,6 @@ class Plan(NamedTuple):
     pairs: int  # heads, one after another, a program
     warps: int
     registers: int | None  # a thread, at most
-
-
-def here(states: Tensor) -> bool:
-    """Whether this machine can."""
-    return available() and (states.is_cuda or interpreted())
 
 
 def applies(query: Tensor, keys: Tensor, values: Tensor) -> bool:
@@ -151,6 +147,7 @@ class _Joint(torch.autograd.Function):
         return into, by_query, None
 
 
+@singledispatch
 def looked(query: Tensor, keys: Tensor, values: Tensor, context: Tensor, rule: Rule) -> None:
     from regard.nn.kernels.attention.short_tiles import look
 

@@ -4,6 +4,7 @@ Dropped numbers are drawn again on the way back (norm.py). ReLU keeps what it wr
 nothing else: that number is 0 wherever it was dropped or negative.
 """
 
+from functools import singledispatch
 from typing import Any, NamedTuple
 
 import torch
@@ -14,7 +15,7 @@ from torch.nn import functional
 
 from regard.nn.dropout import Dropout
 from regard.nn.kernels.layers.norm import Seed, added, draws, in_rows, or_else, programs_for, rounded, seed_of, tile_for
-from regard.nn.kernels.recurrent.scan import KINDS_OF_NUMBER, available, interpreted
+from regard.nn.kernels.recurrent.scan import KINDS_OF_NUMBER, here
 from regard.nn.linear import lowered
 
 KINDS = {"relu": 0, "gelu": 1, "swiglu": 2}  # as activation_tiles.py numbers them
@@ -33,7 +34,7 @@ class Rule(NamedTuple):
 
 def applies(states: Tensor) -> bool:
     """Whether this machine can."""
-    return available() and (states.is_cuda or interpreted()) and states.dtype in KINDS_OF_NUMBER
+    return here(states) and states.dtype in KINDS_OF_NUMBER
 
 
 def activate(
@@ -109,6 +110,7 @@ def tiles(rows: int, width: int, most: int, like: Tensor) -> tuple[tuple[int, in
     return (programs_for(rows, tile, -(-most // columns), like), columns), tile
 
 
+@singledispatch
 def activated(states: Tensor, bias: Tensor | None, out: Tensor, rule: Rule) -> None:
     from regard.nn.kernels.layers.activation_tiles import activate
 

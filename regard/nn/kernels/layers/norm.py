@@ -4,6 +4,7 @@ total = residual + dropout(states + bias), normed = norm(total) · weight + offs
 back by the same draw, which is a function of its place and of a seed: no mask is kept.
 """
 
+from functools import singledispatch
 from typing import Any, NamedTuple
 
 import torch
@@ -13,7 +14,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
 from regard.nn.dropout import STEPS, Dropout
-from regard.nn.kernels.recurrent.scan import KINDS_OF_NUMBER, available, interpreted, power_of_two, processors
+from regard.nn.kernels.recurrent.scan import KINDS_OF_NUMBER, here, power_of_two, processors
 
 States = Float[Tensor, "*rows size"]
 Vector = Float[Tensor, "size"]
@@ -43,8 +44,7 @@ class Rule(NamedTuple):
 
 def applies(states: Tensor) -> bool:
     """Whether this machine can, and rows fit into registers."""
-    here = available() and (states.is_cuda or interpreted()) and states.dtype in KINDS_OF_NUMBER
-    return here and states.shape[-1] <= WIDEST
+    return here(states) and states.dtype in KINDS_OF_NUMBER and states.shape[-1] <= WIDEST
 
 
 def add_norm(
@@ -159,6 +159,7 @@ class _AddNorm(torch.autograd.Function):
         return *(None if kind is None else part.to(kind) for part, kind in zip(found, ctx.kinds, strict=True)), None
 
 
+@singledispatch
 def joined(
     states: Tensor, residual: Tensor | None, bias: Tensor | None, weight: Tensor, offset: Tensor | None, total: Tensor,
     normed: Tensor, rule: Rule,

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from regard.nn.kernels.recurrent.equation import equation_of, traceable
+from regard.nn.outline import Outline
 from regard.nn.recurrent.cell import GatedCell
 from regard.nn.recurrent.gated_scan import Engine, Gradients, Pass, Pre, Track
 
@@ -48,6 +49,13 @@ def stays(cell: GatedCell, inputs: Tensor) -> bool:
 
 def interpreted() -> bool:
     return os.environ.get("TRITON_INTERPRET") == "1"
+
+
+def here(tensor: Tensor) -> bool:
+    """Whether our kernels take this tensor: on a GPU, interpreted, or not launched at all for an outline of a GPU's."""
+    if isinstance(tensor, Outline):
+        return tensor.planned == "cuda"
+    return available() and (tensor.is_cuda or interpreted())
 
 
 @functools.cache
