@@ -5,7 +5,9 @@ import json
 
 import torch
 
-from regard.planning.cost import Lengths, cost_of, memory_of
+from regard.models import configure
+from regard.planning.cost import cost_of, memory_of
+from regard.planning.example import Lengths, shapes_of
 from regard.planning.rate import tokens_a_second
 from regard.recipe import read
 
@@ -19,12 +21,12 @@ def main() -> None:
     lengths = Lengths(options.length, options.length)
     for name in options.recipes:
         recipe = read(name)
-        size, training = recipe.data.tokenizer.size, recipe.training
-        cost = cost_of(recipe.model, size, lengths)
+        shapes, training = shapes_of(recipe.data, configure(recipe.model)), recipe.training
+        cost = cost_of(recipe.model, shapes, lengths)
         planned = memory_of(cost, training.precision, options.batch_tokens)
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
-        speed = tokens_a_second(recipe.model, size, lengths, options.batch_tokens, training, "cuda")
+        speed = tokens_a_second(recipe.model, shapes, lengths, options.batch_tokens, training, "cuda")
         measured = torch.cuda.max_memory_allocated()
         row = {
             "recipe": name,

@@ -9,17 +9,28 @@ from kinds import KINDS
 from tiny import SETTINGS
 from torch.utils.flop_counter import FlopCounterMode
 
-from regard.models import build, configure
+from regard.data.fields import Shape
+from regard.models import MODELS, Model, build, configure
+from regard.models.device import on_device
+from regard.models.interface import PLAIN, Loss
+from regard.nn.outline import Outline
 from regard.nn.recurrent import scan
 from regard.planning import rate
-from regard.planning.cost import ROWS, Cost, Lengths, cost_of, drawn, memory_of, passed
+from regard.planning.cost import ROWS, Cost, bytes_kept, cost_of, drawn, memory_of, operations_of
+from regard.planning.example import Lengths, example, shapes_of
 from regard.planning.lecture import ROWS as LECTURE
 from regard.planning.lengths import lengths_of
-from regard.planning.outline import Drawing, Outline
-from regard.planning.paths import paths_of
+from regard.planning.outline import Drawing
 from regard.recipe import Data, Training, built_in, read
 
 LENGTHS, PAIRS, VOCABULARY = Lengths(9, 7), 4, 50
+
+
+def words(size):
+    return {"source": Shape("text", (size,)), "target": Shape("text", (size,))}
+
+
+WORDS = words(VOCABULARY)
 RECURRENT = ["lstm-general-input_feeding", "mut1-additive-after_cell"]
 SECTIONS = {
     name: {
@@ -54,30 +65,36 @@ MISSED = {
 }
 
 
-def pairs(lengths=LENGTHS, rows=PAIRS):
-    source, target = (torch.full((rows, length), 4) for length in lengths)
-    return source, torch.full((rows,), lengths.source), target
+def pairs(section, rows=PAIRS):
+    return on_device(example(configure(section), WORDS, LENGTHS, rows), torch.device("cpu"))
 
 
 def counted(section, learns):
     """By torch, of real numbers in float64, which oneDNN does not multiply."""
     model = build(configure(section), VOCABULARY, VOCABULARY).double().train()
     with FlopCounterMode(display=False, custom_mapping=MISSED) as counter, torch.set_grad_enabled(learns):
-        steps = model.TODO_teacher_forced(*pairs())
-        loss = model.decoder.loss(steps, pairs()[2])
+        loss = model.loss(pairs(section)).total
         if learns:
-            (loss if steps.cost is None else loss + steps.cost).backward()
+            loss.backward()
     return counter.get_total_flops()
 
 
-def outlined(section, device="cpu", precision="float32"):
-    with paths_of(device), Drawing() as drawing:
-        return passed(drawing, drawn(drawing, section, VOCABULARY), PAIRS, LENGTHS, precision)
+def outlined(section, device="cpu", rows=PAIRS):
+    """Operations of a forward pass, by part."""
+    batch = pairs(section, rows)
+    with Drawing(device) as drawing:
+        return operations_of(drawing, drawn(drawing, configure(section), WORDS), batch)
+
+
+def outlined_bytes(section, device, precision, rows=PAIRS):
+    batch = pairs(section, rows)
+    with Drawing(device) as drawing:
+        return bytes_kept(drawn(drawing, configure(section), WORDS), batch, precision)
 
 
 @pytest.mark.parametrize("name", SECTIONS)
 def test_operations_are_those_that_torch_counts(name):
-    ours = sum(outlined(SECTIONS[name]).operations.values())
+    ours = sum(outlined(SECTIONS[name]).values())
     assert ours == counted(SECTIONS[name], learns=False)
     assert 3 * ours == counted(SECTIONS[name], learns=True)
 
@@ -93,8 +110,7 @@ def really_kept(section, precision):
 
     kind = torch.autocast("cpu", torch.bfloat16, enabled=precision == "bfloat16")
     with kind, torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-        steps = model.TODO_teacher_forced(*pairs())
-        model.decoder.loss(steps, pairs()[2])
+        model.loss(pairs(section))
     return sum(storage.nbytes() for place, storage in storages.items() if place not in apart)
 
 
@@ -102,7 +118,7 @@ def really_kept(section, precision):
 @pytest.mark.parametrize("name", ["mut1-additive-after_cell", "transformer-experts", "alone-two-way", "convolutional-bytenet"])
 def test_a_cpu_keeps_as_many_bytes(name, precision, monkeypatch):
     monkeypatch.setitem(scan.FASTEST, "cpu", ("diagonal",))  # a library's scans keep what they like
-    assert outlined(SECTIONS[name], "cpu", precision).bytes == pytest.approx(really_kept(SECTIONS[name], precision), rel=0.02)
+    assert outlined_bytes(SECTIONS[name], "cpu", precision) == pytest.approx(really_kept(SECTIONS[name], precision), rel=0.02)
 
 
 def test_a_gpu_keeps_what_its_kernels_need():
@@ -111,7 +127,7 @@ def test_a_gpu_keeps_what_its_kernels_need():
     size, inner = 8, 12
     side = {"kind": "transformer", "size": size, "inner": inner, "attention": {"heads": 2}, "dropout": 0.1}
     bytes_of = [
-        outlined({"encoder": {**side, "layers": layers}, "decoder": {**side, "layers": 1}}, "cuda", "bfloat16").bytes
+        outlined_bytes({"encoder": {**side, "layers": layers}, "decoder": {**side, "layers": 1}}, "cuda", "bfloat16")
         for layers in (2, 3)
     ]
     numbers = PAIRS * LENGTHS.source * (size + 3 * size + size + 2 * size + size + inner) + 4 * size**2 + 2 * size * inner
@@ -120,7 +136,7 @@ def test_a_gpu_keeps_what_its_kernels_need():
 
 def test_the_base_transformer_by_hand():
     recipe, lengths = read("vaswani2017-base"), Lengths(20, 30)
-    cost = cost_of(recipe.model, 37000, lengths)
+    cost = cost_of(recipe.model, words(37000), lengths)
     layer, square = 4 * 512 * 20, 4 * 512**2
     there = lengths.source / lengths.target  # source tokens a target token
     assert cost.operations["encoder.attention"] == pytest.approx(6 * there * (2 * square + layer))
@@ -135,21 +151,21 @@ def test_the_base_transformer_by_hand():
 
 
 def test_nothing_of_a_models_size_is_allocated():
-    with paths_of("cuda"), Drawing() as drawing:
-        model = drawn(drawing, read("vaswani2017-big").model, 37000)
+    with Drawing("cuda") as drawing:
+        model = drawn(drawing, configure(read("vaswani2017-big").model), words(37000))
     assert all(isinstance(parameter, Outline) for parameter in model.parameters())
 
 
 def test_only_chosen_experts_are_counted():
     section = KINDS["transformer-experts"]
     sides = [{**section["encoder"], "experts": {"number": number, "noise": False}} for number in (4, 64)]
-    few, many = (outlined({**section, "encoder": side}).operations["encoder.experts"] for side in sides)
+    few, many = (outlined({**section, "encoder": side})["encoder.experts"] for side in sides)
     assert many - few == 2 * 8 * (64 - 4) * PAIRS * LENGTHS.source  # the gate, in one layer of two
 
 
 def test_the_work_of_experts_between_layers_by_hand():
     """Of a row: two gates of 3 scores, of which 2 are chosen; a network of 4 x 6 there and back, each; and their sum."""
-    found = outlined(SECTIONS["experts-shazeer"]).operations
+    found = outlined(SECTIONS["experts-shazeer"])
     row = 2 * 4 * (2 * 3 + 2 * 2 * 6 + 2)
     assert found["encoder.experts"] == row * PAIRS * LENGTHS.source
     assert found["decoder.experts"] == row * PAIRS * LENGTHS.target
@@ -162,12 +178,10 @@ def test_memory_grows_by_so_much_a_sentence():
     assert memory == (28, 28, 56, 50 + 10 * 3, 10 * 20 * 100 * 2)
     assert memory.total == sum(memory)
     section = SECTIONS["deep-gnmt"]
-    rows, found = 5, cost_of(section, VOCABULARY, LENGTHS, "cpu")
-    with paths_of("cpu"), Drawing() as drawing:
-        direct = passed(drawing, drawn(drawing, section, VOCABULARY), rows, LENGTHS, "float32")
+    rows, found = 5, cost_of(section, WORDS, LENGTHS, "cpu")
     assert rows not in ROWS
-    assert found.fixed["float32"] + rows * found.each["float32"] == direct.bytes
-    assert found.forward * rows * LENGTHS.target == pytest.approx(sum(direct.operations.values()))
+    assert found.fixed["float32"] + rows * found.each["float32"] == outlined_bytes(section, "cpu", "float32", rows)
+    assert found.forward * rows * LENGTHS.target == pytest.approx(sum(outlined(section, "cpu", rows).values()))
 
 
 @pytest.mark.parametrize("name", LECTURE)
@@ -182,17 +196,18 @@ def test_lengths_come_from_the_data(tmp_path):
     (tmp_path / "a").write_text("one two three\nfour\n")
     (tmp_path / "b").write_text("five six\nseven eight nine ten\n")
     files = {"train": {"source": tmp_path / "a", "target": tmp_path / "b"}}
-    assert lengths_of(Data(**files, tokenizer={"kind": "word"}), None, None).lengths == (3, 4)
-    assert lengths_of(Data(**files, tokenizer={"kind": "character"}), None, None).lengths == (9 + 0, 15)
-    assert lengths_of(Data(**files), None, 40).lengths == (3, 40)
-    assert "pieces" in lengths_of(Data(**files), None, None).how
-    assert lengths_of(Data(), None, None).lengths == (25, 25)
+    config = configure({})
+    assert lengths_of(Data(**files, tokenizer={"kind": "word"}), config, None, None).lengths == (3, 4)
+    assert lengths_of(Data(**files, tokenizer={"kind": "character"}), config, None, None).lengths == (9 + 0, 15)
+    assert lengths_of(Data(**files), config, None, 40).lengths == (3, 40)
+    assert "pieces" in lengths_of(Data(**files), config, None, None).how
+    assert lengths_of(Data(), config, None, None).lengths == (25, 25)
 
 
 def test_a_rate_is_the_median_step(monkeypatch):
     monkeypatch.setattr(rate, "timed", lambda step, device: iter([step() or 9.0, 9.0, 0.5, 0.1, 0.2, 0.3, 0.4]))
     section = SECTIONS["transformer-experts"]
-    assert rate.tokens_a_second(section, 50, LENGTHS, 90, Training(), "cpu") == pytest.approx(10 * LENGTHS.target / 0.3)
+    assert rate.tokens_a_second(section, WORDS, LENGTHS, 90, Training(), "cpu") == pytest.approx(10 * LENGTHS.target / 0.3)
 
 
 def test_the_command_shows_ours_beside_the_lectures():

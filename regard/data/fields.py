@@ -56,6 +56,7 @@ class Field(ABC):
     features: tuple[int, ...] = ()  # of each position
     largest: int | None = None  # integers are below it; None: not integers
     width: ClassVar[str] = "<f4"  # of what is no integer
+    from_files: ClassVar[bool] = False  # whether a value is the name of a file that holds what a model reads
 
     @classmethod
     @abstractmethod
@@ -249,6 +250,8 @@ class VectorsConfig(Section):
 
 class Files(Field):
     """The name of a file a row."""
+
+    from_files = True
 
     @classmethod
     def located(cls, values: list[str], folder: Path) -> list[str]:

@@ -1,9 +1,13 @@
 """Dropout (Srivastava et al. 2014) whose mask costs 16 random bits an element (benchmarks/dropout.py: torch's is slower)."""
 
+from functools import singledispatch
+
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
+
+from regard.nn.outline import device_of
 
 STEPS = 1 << 16  # the rate is rounded to this many steps, and the scale with it
 
@@ -16,9 +20,14 @@ def keep_mask(inputs: Float[Tensor, "*any"], rate: float) -> Float[Tensor, "*any
     return bits.ge_(dropped - STEPS // 2).to(inputs.dtype).mul_(STEPS / (STEPS - dropped))
 
 
+drop = singledispatch(functional.dropout)
+
+
 class Dropout(nn.Dropout):
     def forward(self, input: Float[Tensor, "*any"]) -> Float[Tensor, "*any"]:
-        return input * keep_mask(input, self.p) if self.draws(input) else functional.dropout(input, self.p, self.training)
+        if not self.training:
+            return input
+        return input * keep_mask(input, self.p) if self.draws(input) else drop(input, self.p)
 
     def added(self, total: Float[Tensor, "*any"], input: Float[Tensor, "*any"]) -> Float[Tensor, "*any"]:
         """total + drop(input), in one pass where there is a mask."""
@@ -26,7 +35,7 @@ class Dropout(nn.Dropout):
 
     def draws(self, input: Float[Tensor, "*any"]) -> bool:
         """Whether a mask is wanted, and this is the place that makes the fastest."""
-        return self.training and round(self.p * STEPS) not in (0, STEPS) and input.device.type == "cpu"
+        return self.training and round(self.p * STEPS) not in (0, STEPS) and device_of(input) == "cpu"
 
 
 class LockedDropout(Dropout):

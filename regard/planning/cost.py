@@ -6,34 +6,19 @@ from typing import Any, NamedTuple
 
 import torch
 
-from regard.data.batching import reading
-from regard.models import Generator, build, configure
+from regard.data.batching import Batch
+from regard.data.fields import Shape
+from regard.models import Model, ModelConfig, build, configure
+from regard.models.device import on_device
 from regard.nn.cross_entropy import CHUNK
+from regard.planning import paths  # noqa: F401 - what kernels do with outlines
+from regard.planning.example import Lengths, example
 from regard.planning.outline import Drawing, kept, watch
 from regard.planning.parts import parameters, parts
-from regard.planning.paths import paths_of
 
 PRECISIONS = {"float32": 4, "bfloat16": 2}  # bytes a number that is computed with
 FULL = 4  # bytes a number of weights, gradients and moments, whatever the precision
 ROWS = 1, 3  # sentences of the two passes from which everything is read off: all of it grows by so much a sentence
-
-
-class Lengths(NamedTuple):
-    """Tokens of a pair in the mean, end marks included."""
-
-    source: int = 25
-    target: int = 25
-
-    def rows(self, batch_tokens: int) -> int:
-        """Pairs of a batch of so many tokens on its longer side."""
-        return max(1, batch_tokens // max(self))
-
-
-class Passed(NamedTuple):
-    """What one forward pass did and left."""
-
-    operations: Mapping[str, int]  # forward, by part
-    bytes: int  # kept for the way back
 
 
 class Cost(NamedTuple):
@@ -60,25 +45,25 @@ class Cost(NamedTuple):
         return 3 * self.forward
 
 
-def cost_of(section: Mapping[str, Any], vocabulary: int, lengths: Lengths, device: str = "cuda") -> Cost:
+def cost_of(section: Mapping[str, Any], shapes: Mapping[str, Shape], lengths: Lengths, device: str = "cuda") -> Cost:
     """Of a recipe's `model` section, by the paths that the device takes; nothing of its size is allocated."""
-    with paths_of(device), warnings.catch_warnings(), Drawing() as drawing:
+    config = configure(section)
+    batches = [on_device(example(config, shapes, lengths, rows), torch.device("cpu")) for rows in ROWS]
+    with warnings.catch_warnings(), Drawing(device) as drawing:
         warnings.simplefilter("ignore")  # of slow paths: nothing is computed
-        model = drawn(drawing, section, vocabulary)
-        passes = {kind: [passed(drawing, model, rows, lengths, kind) for rows in ROWS] for kind in PRECISIONS}
-        sizes = parameters(model)
-    few, more = passes["float32"]
-    gap = (ROWS[1] - ROWS[0]) * lengths.target
-    operations = {part: (more.operations[part] - few.operations[part]) / gap for part in more.operations}
-    each = {name: (many.bytes - one.bytes) // (ROWS[1] - ROWS[0]) for name, (one, many) in passes.items()}
-    fixed = {name: one.bytes - ROWS[0] * each[name] for name, (one, _) in passes.items()}
-    return Cost(lengths, vocabulary, sizes, operations, fixed, each)
+        model = drawn(drawing, config, shapes)
+        few, more = (operations_of(drawing, model, batch) for batch in batches)
+        kept = {kind: [bytes_kept(model, batch, kind) for batch in batches] for kind in PRECISIONS}
+    gap = ROWS[1] - ROWS[0]
+    operations = {part: (more[part] - few[part]) / (gap * lengths.target) for part in more}
+    each = {kind: (many - one) // gap for kind, (one, many) in kept.items()}
+    fixed = {kind: one - ROWS[0] * each[kind] for kind, (one, _) in kept.items()}
+    return Cost(lengths, shapes[model.writes].sizes[0], parameters(model), operations, fixed, each)
 
 
-def drawn(drawing: Drawing, section: Mapping[str, Any], vocabulary: int) -> Generator:
+def drawn(drawing: Drawing, config: ModelConfig, shapes: Mapping[str, Shape]) -> Model:
     """The model, each of whose weights has its owner."""
-    model = build(configure(section), vocabulary, vocabulary).train()
-    assert isinstance(model, Generator), "plan"
+    model = build(config, *shapes.values()).train()
     owners = parts(model)
     for name, parameter in model.named_parameters():
         drawing.own(parameter, owners[name])
@@ -86,21 +71,21 @@ def drawn(drawing: Drawing, section: Mapping[str, Any], vocabulary: int) -> Gene
     return model
 
 
-def passed(drawing: Drawing, model: Generator, rows: int, lengths: Lengths, precision: str) -> Passed:
-    """A forward pass of so many pairs, all of one length."""
-    source, target = (torch.full((rows, length), 4) for length in lengths)
-    copies = (source, model.vocabulary + 1) if model.copies_words else ()
-    batch = reading(source, torch.full((rows,), lengths.source), *copies)
+def operations_of(drawing: Drawing, model: Model, batch: Batch) -> dict[str, int]:
+    """Forward, by part. With gradients, the loss would compute its own in the forward pass."""
     drawing.operations.clear()
+    with torch.no_grad():
+        model.loss(batch)
+    return dict(drawing.operations)
+
+
+def bytes_kept(model: Model, batch: Batch, precision: str) -> int:
+    """What a forward pass keeps for backward."""
     apart = [*model.parameters(), *model.buffers()]
-    with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bfloat16"), kept(apart) as bytes_kept:
-        steps = model.teacher_forced(batch, target)
-        with drawing.all_to("nobody"):  # the loss takes its gradient on the way there
-            model.decoder.loss(steps, target)
-        with drawing.all_to("output"), torch.no_grad():
-            model.decoder.loss(steps, target)
-    del drawing.operations["nobody"]
-    return Passed(dict(drawing.operations), bytes_kept())
+    with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bfloat16"), kept(apart) as bytes_of:
+        loss = model.loss(batch)
+        assert loss.total.requires_grad
+        return bytes_of()
 
 
 class Memory(NamedTuple):

@@ -14,30 +14,11 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
+from regard.nn.outline import Outline
 from regard.nn.transformer.experts import Between, Experts
 
 aten = torch.ops.aten
 ATTENTION = "attention"  # whose products have no weight
-
-
-class Outline(Tensor):
-    """A shape that says it lies on a CPU, so that autocast and every choice between paths treat it so."""
-
-    shape_only: Tensor  # on the device `meta`; views share its storage as the views of a real tensor do
-
-    @staticmethod
-    def __new__(cls, inner: Tensor) -> "Outline":
-        facts = {"dtype": inner.dtype, "device": torch.device("cpu")}
-        made: Outline = torch.Tensor._make_wrapper_subclass(cls, inner.shape, inner.stride(), inner.storage_offset(), **facts)  # type: ignore[arg-type]
-        made.shape_only = inner
-        return made
-
-    def __repr__(self, **_: Any) -> str:  # type: ignore[override]
-        return f"Outline({tuple(self.shape)}, {self.dtype})"
-
-    @classmethod
-    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # type: ignore[override]
-        raise RuntimeError(f"{func}: an outline is computed with inside `Drawing` only")
 
 
 def storage_of(tensor: Tensor) -> torch.UntypedStorage:
@@ -67,30 +48,22 @@ def operations(func: Any, args: Any, result: Any) -> int:
 
 
 class Drawing(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Computes with outlines, and counts the operations of products by the part that owns their weight.
+    """Computes with outlines of a device, and counts the operations of products by the part that owns their weight.
 
-    A weight that is cast, turned, normalised or put beside others belongs to the part that it came from. A product of two
-    results is attention's (inside of experts theirs), of the side (`encoder.`, `decoder.`) that is at work.
+    A weight that is cast, turned, normalised or put beside others belongs to the part that it came from; a table of embeddings
+    that is multiplied by is a tied output's. A product of two results is attention's (inside of experts theirs), of the side
+    (`encoder.`, `decoder.`) that is at work.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, planned: str) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
+        self.planned = planned
         self.operations: Counter[str] = Counter()
         self.side, self.unowned = "", ATTENTION
-        self.forced: str | None = None
         self.owners: dict[int, tuple[str, torch.UntypedStorage]] = {}  # kept, so that no other storage takes its address
 
     def own(self, tensor: Tensor, part: str) -> None:
         self.owners[address(tensor)] = part, storage_of(tensor)
-
-    @contextmanager
-    def all_to(self, part: str) -> Iterator[None]:
-        """All products belong to this part, whoever owns their weights: a tied table is the output's when words are scored."""
-        self.forced = part
-        try:
-            yield
-        finally:
-            self.forced = None
 
     def owner(self, tensor: Tensor) -> str | None:
         found = self.owners.get(address(tensor))
@@ -100,11 +73,11 @@ class Drawing(TorchDispatchMode):  # type: ignore[no-untyped-call]
         kwargs = kwargs or {}
         tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
         if not any(isinstance(one, Outline) for one in tensors):
-            return func(*args, **kwargs) if tensors or not makes_numbers(func, args, kwargs) else drawn(func, args, kwargs)
+            return func(*args, **kwargs) if tensors or not makes_numbers(func, args, kwargs) else self.drawn(func, args, kwargs)
         if func is aten._local_scalar_dense.default:
             return 0  # a number that is asked for: nothing is too large
         in_place = func._schema.name.endswith("_")  # which changes numbers, and there are none
-        result = args[0] if in_place else drawn(func, whole_numbers(func, args), kwargs)
+        result = args[0] if in_place else self.drawn(func, whole_numbers(func, args), kwargs)
         self.follow(func, tensors, args, result)
         return result
 
@@ -116,7 +89,20 @@ class Drawing(TorchDispatchMode):  # type: ignore[no-untyped-call]
                     self.own(leaf, str(owners[0]))
         elif count := operations(func, args, result):
             weight = next((owner for owner in reversed(owners) if owner is not None), self.side + self.unowned)
-            self.operations[self.forced or weight] += count
+            self.operations["output" if weight == "embeddings" else weight] += count
+
+    def drawn(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """The call on the device `meta`; where it changes a tensor, that tensor is its result."""
+        known = {id(leaf.shape_only): leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Outline)}
+        kwargs = {**kwargs, "device": torch.device("meta")} if kwargs.get("device") is not None else kwargs
+        args, kwargs = tree_map(on_meta, (args, kwargs))
+
+        def outlined(leaf: Any) -> Any:
+            if not isinstance(leaf, Tensor):
+                return leaf
+            return known[id(leaf)] if id(leaf) in known else Outline(leaf, self.planned)
+
+        return tree_map(outlined, func(*args, **kwargs))
 
 
 def makes_numbers(func: Any, args: Any, kwargs: Any) -> bool:
@@ -125,19 +111,6 @@ def makes_numbers(func: Any, args: Any, kwargs: Any) -> bool:
         return False
     made = func(*args, **{**kwargs, "device": "meta"})
     return isinstance(made, Tensor) and made.is_floating_point()
-
-
-def drawn(func: Any, args: Any, kwargs: Any) -> Any:
-    """The call on the device `meta`; where it changes a tensor, that tensor is its result."""
-    known = {id(leaf.shape_only): leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Outline)}
-    kwargs = {**kwargs, "device": torch.device("meta")} if kwargs.get("device") is not None else kwargs
-    args, kwargs = tree_map(on_meta, (args, kwargs))
-    result = func(*args, **kwargs)
-    return tree_map(lambda leaf: outlined(leaf, known) if isinstance(leaf, Tensor) else leaf, result)
-
-
-def outlined(leaf: Tensor, known: dict[int, Outline]) -> Outline:
-    return known[id(leaf)] if id(leaf) in known else Outline(leaf)
 
 
 def on_meta(leaf: Any) -> Any:

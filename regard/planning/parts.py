@@ -32,16 +32,18 @@ KINDS: dict[type[nn.Module], str] = {
 def part_of(model: nn.Module, name: str) -> str:
     """`encoder.attention` for the parameter of that path: the innermost module that has a kind tells, or else what its side
     calls it. Experts and attentions own whatever is in them."""
-    side, *path = name.split(".")
+    side, *path = steps = name.split(".")
     module, kinds = model, list[str]()
-    for step in name.split(".")[:-1]:
+    for step in steps[:-1]:
         module = getattr(module, step)
         kinds += [kind for type_, kind in KINDS.items() if isinstance(module, type_)]
     if "embeddings" in kinds:
         return "embeddings"
-    if path[0] == "output":
+    if "output" in steps[:2]:
         return "output"
     whole = next((kind for kind in kinds if kind in ("experts", "cells")), None)
+    if not kinds and (not path or not any(True for _ in getattr(model, side).children())):
+        return side  # a layer of the model itself
     return f"{side}.{whole or (kinds[-1] if kinds else path[0])}"
 
 

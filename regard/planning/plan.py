@@ -4,6 +4,7 @@ from typing import Any, NamedTuple
 
 from regard.models import configure
 from regard.planning.cost import PRECISIONS, Cost, Memory, cost_of, memory_of
+from regard.planning.example import shapes_of
 from regard.planning.lecture import ROWS, Row
 from regard.planning.lengths import Measured, check, lengths_of
 from regard.planning.rate import DEVICES, tokens_a_second
@@ -44,20 +45,19 @@ def plan(
     """`device` is measured; `rate`, in operations a second, is believed."""
     check_names(recipe)
     data, training = recipe.data, recipe.training
-    measured = lengths_of(data, source, target)
+    config = configure(recipe.model)
+    section, shapes = config.model_dump(mode="json"), shapes_of(data, config)
+    measured = lengths_of(data, config, source, target)
     lengths, place = measured.lengths, "cpu" if device == "cpu" else "cuda"
     check(lengths, data.batch_tokens)
-    section = configure(recipe.model).model_dump(mode="json")
-    cost = cost_of(section, data.tokenizer.size, lengths, place)
+    cost = cost_of(section, shapes, lengths, place)
     tokens = training.updates * lengths.rows(data.batch_tokens) * lengths.target
     memory = {(kind, size): memory_of(cost, kind, size, place) for kind in PRECISIONS for size in batches(recipe, lengths)}
     times = [timed(label, per, tokens * cost.training, how) for label, (per, how) in DEVICES.items()]
     if rate is not None:
         times.append(timed("given", rate, tokens * cost.training, "--rate"))
     if device is not None:
-        speed = tokens_a_second(
-            section, data.tokenizer.size, lengths, data.batch_tokens // training.accumulate, training, device
-        )
+        speed = tokens_a_second(section, shapes, lengths, data.batch_tokens // training.accumulate, training, device)
         times.append(
             timed(device, speed * cost.training, tokens * cost.training, f"{speed:,.0f} target tokens/s measured here")
         )

@@ -8,10 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.data.batching import Batch, Column, reading
+from regard.data.fields import Shape
 from regard.models import build, configure
-from regard.models.device import autocast, choose_device
-from regard.planning.cost import Lengths
+from regard.models.device import autocast, choose_device, on_device
+from regard.planning.example import Lengths, example
 from regard.recipe import Training
 from regard.training.objective import Objective
 
@@ -23,33 +23,30 @@ DEVICES = {"H200": (794e12, "one large product in bfloat16")}
 
 
 def tokens_a_second(
-    section: Mapping[str, Any], vocabulary: int, lengths: Lengths, batch_tokens: int, training: Training, device: str
+    section: Mapping[str, Any],
+    shapes: Mapping[str, Shape],
+    lengths: Lengths,
+    batch_tokens: int,
+    training: Training,
+    device: str,
 ) -> float:
     """Target tokens, forward, backward and AdamW; the median of a few steps."""
-    place = choose_device(device)
-    model = build(configure(section), vocabulary, vocabulary).to(place).train()
+    place, config = choose_device(device), configure(section)
+    model = build(config, *shapes.values()).to(place).train()
     rows = lengths.rows(batch_tokens if place.type == "cuda" else min(batch_tokens, SMALL))
     objective = Objective(model, training.label_smoothing, entropy=training.entropy)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5, fused=True)
-    examples = drawn(rows, lengths, vocabulary, place, model.copies_words)
+    batch = on_device(example(config, shapes, lengths, rows), place)
 
     def step() -> None:
         with autocast(place, training.precision):
-            loss: Tensor = objective(examples).total / (rows * lengths.target)
+            loss: Tensor = objective(batch).total / (rows * lengths.target)
         loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
 
     seconds = list(timed(step, place))[WARM:]
     return rows * lengths.target / statistics.median(seconds)
-
-
-def drawn(rows: int, lengths: Lengths, vocabulary: int, device: torch.device, copies: bool) -> Batch:
-    """Words at random."""
-    source, target = (torch.randint(4, vocabulary, (rows, length), device=device) for length in lengths)
-    known = torch.full((rows,), lengths.source, device=device)
-    given = reading(source, known, *((source, vocabulary) if copies else ()))
-    return Batch({**given.columns, "target": Column(target, torch.full_like(known, lengths.target))})
 
 
 def timed(step: Callable[[], None], device: torch.device) -> Iterator[float]:

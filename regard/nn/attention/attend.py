@@ -17,6 +17,7 @@ from regard.nn.kernels.attention import additive as additive_kernels
 from regard.nn.kernels.attention import flash as flash_kernels
 from regard.nn.kernels.attention import short as short_kernels
 from regard.nn.linear import Record, lowered
+from regard.nn.outline import device_of
 
 Weights = Float[Tensor, "batch heads target source"]
 SOFT = Soft()
@@ -213,7 +214,7 @@ def attend(task: AttentionTask, return_weights: bool = False, path: str | None =
 
 
 def fastest(task: AttentionTask) -> str:
-    order = FASTEST.get(task.query.device.type, ())
+    order = FASTEST.get(device_of(task.query), ())
     return next((name for name in order if APPLIES[name](task) and WORTH.get(name, APPLIES[name])(task)), "plain")
 
 

@@ -14,7 +14,8 @@ from regard.nn.attention.scopes import SCOPES, KeyRange, ScopeQueries, mask
 from regard.nn.attention.scores import SCORES
 from regard.nn.attention.selections import SELECTIONS, HardSample, Soft
 from regard.nn.kernels.attention import additive_step
-from regard.nn.kernels.attention.short import Joint, here
+from regard.nn.kernels.attention.short import Joint
+from regard.nn.kernels.machine import here
 from regard.nn.linear import Linear, Projection, joined, linear
 from regard.nn.positions import Positions
 

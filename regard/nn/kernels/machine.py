@@ -8,12 +8,21 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from regard.nn.outline import Outline
+
 DTYPES = {torch.float32: "float32", torch.bfloat16: "bfloat16", torch.float16: "float16"}  # and what Triton calls them
 
 
 def able(inputs: Tensor) -> bool:
     """Whether a GPU can run our kernels on this tensor."""
     return inputs.is_cuda and inputs.dtype in DTYPES and available()
+
+
+def here(tensor: Tensor) -> bool:
+    """Whether our kernels take this tensor: on a GPU, interpreted, or not launched at all for an outline of a GPU's."""
+    if isinstance(tensor, Outline):
+        return tensor.planned == "cuda"
+    return available() and (tensor.is_cuda or interpreted())
 
 
 def interpreted() -> bool:

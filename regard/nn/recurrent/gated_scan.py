@@ -1,6 +1,7 @@
 """The scan of a gated cell as one function of autograd, whatever engine goes through the steps."""
 
 from collections.abc import Callable, Sequence
+from functools import singledispatch
 from typing import Any, NamedTuple
 
 import torch
@@ -83,6 +84,12 @@ def spread(cell: GatedCell, projected: Float[Tensor, "batch time width"]) -> Pre
     return torch.cat([next(own) if "x" in word else nothing for word in cell.terms], dim=2)
 
 
+@singledispatch
+def advance(pre: Pre, engine: Engine, fixed: ScanPass, tracks: Sequence[Track]) -> None:
+    """Through all steps."""
+    engine.forward(fixed, pre, tracks)
+
+
 class _Scan(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, facts: tuple[Any, ...], pre: Tensor, *parts: Any) -> tuple[Tensor, ...]:
@@ -95,7 +102,7 @@ class _Scan(torch.autograd.Function):
         tracks = [pre.new_empty(batch, time + 1, cell.hidden_size) for _ in starts]
         for track, start in zip(tracks, starts, strict=True):
             track[:, 0] = start
-        engine.forward(fixed, pre, tracks)
+        advance(pre, engine, fixed, tracks)
         ctx.engine, ctx.fixed, ctx.count = engine, fixed._replace(weights={}, vectors=(), bias=None), count
         ctx.letters, ctx.kinds = letters, [None if part is None else part.dtype for part in parts]
         ctx.save_for_backward(pre, *tracks, *weights.values(), *fixed.vectors)

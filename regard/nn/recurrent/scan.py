@@ -13,6 +13,7 @@ from regard.nn.kernels.recurrent import scan as persistent
 from regard.nn.kernels.recurrent.equation import elementwise
 from regard.nn.kernels.recurrent.tape import PERSISTENT_TAPE
 from regard.nn.lengths import length_mask
+from regard.nn.outline import Outline
 from regard.nn.recurrent.cell import Cell, CellState, GatedCell
 from regard.nn.recurrent.diagonal import DIAGONAL
 from regard.nn.recurrent.eager_tape import EAGER
@@ -88,7 +89,7 @@ def choose_path(task: ScanTask) -> str:
     """The fastest path that computes this, the loop where none does."""
     if task.inputs.shape[1] == 0 or len(task.inputs) == 0 or watched() is not None:
         return "loop"
-    order = FASTEST.get(task.inputs.device.type, ())
+    order = FASTEST.get("outline" if isinstance(task.inputs, Outline) else task.inputs.device.type, ())
     return next((name for name in order if APPLIES[name](task) and WORTH.get(name, APPLIES[name])(task)), "loop")
 
 
@@ -180,6 +181,7 @@ APPLIES: dict[str, Callable[[ScanTask], bool]] = {
 FASTEST = {  # measured by benchmarks/cells.py
     "cpu": ("library", "diagonal", "tape"),
     "cuda": ("persistent", "persistent_tape", "library", "diagonal", "tape"),
+    "outline": ("diagonal",),  # a library keeps what it likes
 }
 WORTH: dict[str, Callable[[ScanTask], bool]] = {"persistent": faster_than_library, "tape": too_large_for_the_loop}
 

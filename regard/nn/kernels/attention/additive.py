@@ -5,6 +5,7 @@ its gradient (slope_tiles), from which the gradients of queries and keys (side_t
 each element by one program: no atomics, so two runs are the same to the last bit.
 """
 
+from functools import singledispatch
 from typing import Any, NamedTuple
 
 import torch
@@ -15,7 +16,7 @@ from torch.nn.functional import pad
 
 from regard.nn.autograd import apply
 from regard.nn.kernels.attention.additive_plan import KEYS, Chunk, Sizes, filled
-from regard.nn.kernels.machine import DTYPES, available, interpreted, power_of_two
+from regard.nn.kernels.machine import DTYPES, here, interpreted, power_of_two
 
 Queries = Float[Tensor, "batch heads target size"]
 Keys = Float[Tensor, "batch heads source size"]
@@ -29,7 +30,7 @@ Range = Int[Tensor, "batch #heads target"]
 
 def applies(query: Tensor, keys: Tensor, values: Tensor) -> bool:
     """Whether this machine can."""
-    return available() and all((x.is_cuda or interpreted()) and x.dtype in DTYPES for x in (query, keys, values))
+    return all(here(x) and x.dtype in DTYPES for x in (query, keys, values))
 
 
 def additive_attention(
@@ -49,9 +50,7 @@ class _Additive(torch.autograd.Function):
     def forward(
         ctx: Any, query: Tensor, keys: Tensor, score_vector: Tensor, values: Tensor, *limits: Tensor | None
     ) -> tuple[Tensor, Tensor]:
-        sizes, visible = sizes_of(query, values), limits[0]
-        sides = sides_of(sizes, query, hide(keys, visible), score_vector)
-        context, log_sum = attend_chunks(sizes, bounds_of(sizes, query, *limits), sides, hide(values, visible))
+        context, log_sum = launch_forward(query, keys, score_vector, values, *limits)
         ctx.save_for_backward(query, keys, score_vector, values, context, log_sum, *limits)
         ctx.mark_non_differentiable(log_sum)
         return context.to(values.dtype), log_sum
@@ -68,6 +67,16 @@ class _Additive(torch.autograd.Function):
         look_back(sizes, bounds_of(sizes, query, *limits), sides, given, found)
         of_energy = found.score_vector.sum((0, 2))[:, : sizes.size].to(score_vector.dtype)
         return found.query, found.keys.to(keys.dtype), of_energy, found.values.to(values.dtype), None, None, None
+
+
+@singledispatch
+def launch_forward(
+    query: Queries, keys: Keys, score_vector: Tensor, values: Values, *limits: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """The contexts, and ln Σ e^s."""
+    sizes, visible = sizes_of(query, values), limits[0]
+    sides = sides_of(sizes, query, hide(keys, visible), score_vector)
+    return attend_chunks(sizes, bounds_of(sizes, query, *limits), sides, hide(values, visible))
 
 
 def sizes_of(query: Queries, values: Values) -> Sizes:

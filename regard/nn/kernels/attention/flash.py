@@ -13,7 +13,7 @@ from torch.autograd.function import once_differentiable
 from regard.nn.autograd import apply
 from regard.nn.kernels.attention.flash_launch import FlashRule, Outer, Saved, gradients_of, launch_forward
 from regard.nn.kernels.attention.flash_plans import WIDEST
-from regard.nn.kernels.machine import DTYPES, available, interpreted
+from regard.nn.kernels.machine import DTYPES, here
 
 Query = Float[Tensor, "batch heads target size"]
 Keys = Float[Tensor, "batch heads source size"]
@@ -33,8 +33,7 @@ class Attended(NamedTuple):
 
 def applies(query: Tensor, values: Tensor) -> bool:
     """Whether this machine can, and the heads are not too wide."""
-    here = available() and (query.is_cuda or interpreted()) and query.dtype in DTYPES
-    return here and max(query.shape[-1], values.shape[-1]) <= WIDEST
+    return here(query) and query.dtype in DTYPES and max(query.shape[-1], values.shape[-1]) <= WIDEST
 
 
 def flash_attention(

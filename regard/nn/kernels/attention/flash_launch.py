@@ -1,6 +1,7 @@
 """What the kernels of flash attention are called with. flash.py says what is computed."""
 
 import math
+from functools import singledispatch
 from typing import Any, NamedTuple
 
 import torch
@@ -87,6 +88,7 @@ def back_flags(saved: Saved, outer: Outer) -> dict[str, bool]:
     return {"GAUSS": gauss, "SOFT": soft}
 
 
+@singledispatch
 def launch_forward(query: Tensor, keys: Tensor, values: Tensor, centre: Tensor | None, rule: FlashRule) -> tuple[Tensor, Saved]:
     """The contexts, and what is saved."""
     plan, shape = plan_of(query, values), query.shape[:3]

@@ -7,6 +7,7 @@ memory of all that is written, as the next product wants it.
 
 import math
 from collections.abc import Sequence
+from functools import singledispatch
 from typing import Any, NamedTuple
 
 import torch
@@ -15,7 +16,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from regard.nn.autograd import apply
-from regard.nn.kernels.machine import DTYPES, available, interpreted, power_of_two, with_whole_rows
+from regard.nn.kernels.machine import DTYPES, here, interpreted, power_of_two, with_whole_rows
 
 Query = Float[Tensor, "batch heads target size"]
 Keys = Float[Tensor, "batch heads source size"]
@@ -45,11 +46,6 @@ class ShortPlan(NamedTuple):
     pairs: int  # heads, one after another, a program
     warps: int
     registers: int | None  # a thread, at most
-
-
-def here(states: Tensor) -> bool:
-    """Whether this machine can."""
-    return available() and (states.is_cuda or interpreted())
 
 
 def applies(query: Tensor, keys: Tensor, values: Tensor) -> bool:
@@ -148,6 +144,7 @@ class _ShortJointAttention(torch.autograd.Function):
         return into, by_query, None
 
 
+@singledispatch
 def launch_forward(query: Tensor, keys: Tensor, values: Tensor, context: Tensor, rule: ShortRule) -> None:
     from regard.nn.kernels.attention.short_tiles import attend_short
 

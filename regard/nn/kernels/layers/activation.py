@@ -4,6 +4,7 @@ Dropped elements are drawn again backward (norm.py). ReLU keeps what it wrote, w
 nothing else: it is 0 wherever it was dropped or negative.
 """
 
+from functools import singledispatch
 from typing import Any, NamedTuple
 
 import torch
@@ -15,7 +16,7 @@ from torch.nn import functional
 from regard.nn.autograd import apply
 from regard.nn.dropout import Dropout
 from regard.nn.kernels.layers.norm import added
-from regard.nn.kernels.machine import DTYPES, available, in_rows, interpreted, or_else, programs_for, tile_for
+from regard.nn.kernels.machine import DTYPES, here, in_rows, or_else, programs_for, tile_for
 from regard.nn.kernels.random import Seed, draws, rounded, seed_of
 from regard.nn.linear import lowered
 
@@ -35,7 +36,7 @@ class ActivationRule(NamedTuple):
 
 def applies(states: Tensor) -> bool:
     """Whether this machine can."""
-    return available() and (states.is_cuda or interpreted()) and states.dtype in DTYPES
+    return here(states) and states.dtype in DTYPES
 
 
 def activate(
@@ -111,6 +112,7 @@ def tiles(rows: int, width: int, most: int, like: Tensor) -> tuple[tuple[int, in
     return (programs_for(rows, tile, -(-most // columns), like), columns), tile
 
 
+@singledispatch
 def activated(states: Tensor, bias: Tensor | None, out: Tensor, rule: ActivationRule) -> None:
     from regard.nn.kernels.layers.activation_tiles import activate
 

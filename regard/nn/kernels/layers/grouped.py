@@ -5,7 +5,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, singledispatch
 from typing import Any
 
 import torch
@@ -122,6 +122,7 @@ class _Grouped(torch.autograd.Function):
         return torch._grouped_mm(slope, weight, offs=ends), matrices, offsets, None
 
 
+@singledispatch
 def loop(rows: Rows, weight: Weight, bias: Bias, groups: Groups) -> Result:
     results: Tensor = apply(_Loop, rows, weight, bias, groups)
     return results

@@ -4,6 +4,7 @@ total = residual + dropout(states + bias), normed = norm(total) · weight + offs
 backward by the same draw, which is a function of its place and of a seed: no mask is kept.
 """
 
+from functools import singledispatch
 from typing import Any, NamedTuple
 
 import torch
@@ -14,7 +15,7 @@ from torch.nn import functional
 
 from regard.nn.autograd import apply
 from regard.nn.dropout import Dropout
-from regard.nn.kernels.machine import DTYPES, available, in_rows, interpreted, or_else, programs_for, tile_for
+from regard.nn.kernels.machine import DTYPES, here, in_rows, or_else, programs_for, tile_for
 from regard.nn.kernels.random import Seed, draws, rounded, seed_of
 
 States = Float[Tensor, "*rows size"]
@@ -37,8 +38,7 @@ class NormRule(NamedTuple):
 
 def applies(states: Tensor) -> bool:
     """Whether this machine can, and rows fit into registers."""
-    here = available() and (states.is_cuda or interpreted()) and states.dtype in DTYPES
-    return here and states.shape[-1] <= WIDEST
+    return here(states) and states.dtype in DTYPES and states.shape[-1] <= WIDEST
 
 
 def add_norm(
@@ -111,6 +111,7 @@ class _AddNorm(torch.autograd.Function):
         return *(None if kind is None else part.to(kind) for part, kind in zip(found, ctx.kinds, strict=True)), None
 
 
+@singledispatch
 def joined(
     states: Tensor, residual: Tensor | None, bias: Tensor | None, weight: Tensor, offset: Tensor | None, total: Tensor,
     normed: Tensor, rule: NormRule,

@@ -4,6 +4,7 @@ The gradient of a table is a sum over the places of each word, always in the sam
 blocks, then of those that cross from one block to others.
 """
 
+from functools import singledispatch
 from typing import Any
 
 import torch
@@ -53,6 +54,7 @@ class _Entered(torch.autograd.Function):
         return brought_in(gradients[0], None, *ctx.rule), None, None, None, None
 
 
+@singledispatch
 def brought_in(states: Tensor, places: Tensor | None, scale: float, rate: float, seed: Seed | None) -> Tensor:
     from regard.nn.kernels.layers.words_tiles import enter
 
