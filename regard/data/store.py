@@ -30,8 +30,8 @@ class Sequences:
         self.lengths: npt.NDArray[np.int32] = np.diff(offsets).astype(np.int32)
 
     @classmethod
-    def open(cls, folder: Path, name: str, facts: Mapping[str, Any]) -> "Sequences":
-        width, features = facts["width"], [int(size) for size in facts["features"]]
+    def open(cls, folder: Path, facts: Mapping[str, Any]) -> "Sequences":
+        name, width, features = facts["name"], facts["width"], [int(size) for size in facts["features"]]
         if width not in WIDTHS:
             raise DamagedError(f"{folder / 'manifest.json'}: values of width {width!r}")
         values = mapped(folder / f"{name}.tokens", np.dtype(str(width))).reshape(-1, *features)
@@ -68,7 +68,7 @@ class Store:
         facts = verify(directory)
         if facts.get("store") != FORMAT:
             raise DamagedError(f"{directory / 'manifest.json'}: not a token store of format {FORMAT}")
-        columns = {name: Sequences.open(directory, name, each) for name, each in facts["columns"].items()}
+        columns = {each["name"]: Sequences.open(directory, each) for each in facts["columns"]}  # in their order
         return cls(columns, mapped(directory / "lines", np.dtype("<i8")), facts)
 
     @classmethod

@@ -179,14 +179,38 @@ def test_no_text_is_refused(kind):
 
 def test_training_takes_a_bounded_sample(monkeypatch):
     texts = [f"{number:04}" for number in range(10_000)]
-    assert subwords.sample(texts[:10], 10, 40) == (texts[:10], 10)
+    assert sampled([texts[:10]], 10, 40) == (texts[:10], 10)
     for limits in ((100, 10**6), (10**6, 400)):  # lines, letters
-        kept, seen = subwords.sample(iter(texts), *limits)
-        assert (kept, seen) == subwords.sample(texts, *limits)
+        kept, seen = sampled([texts], *limits)
+        assert (kept, seen) == sampled([iter(texts[:17]), texts[17:]], *limits)
         assert (kept, seen) == (sorted(set(kept)), 10_000)
         assert 40 < len(kept) <= 100
         assert 4000 < sum(map(int, kept)) / len(kept) < 6000
-    assert subwords.sample(["a" * 50], 10, 40) == (["a" * 50], 1)
+        assert len(kept) > 80  # no more is thrown away than has to be
+    assert sampled([["a" * 50]], 10, 40) == (["a" * 50], 1)
+
+
+def test_columns_are_sampled_alike_in_any_blocks():
+    """Two columns come block by block in turn; what is kept stands column after column."""
+    left, right = ([f"{letter}{number:04}" for number in range(3000)] for letter in "lr")
+    whole = subwords.Sample(200, 10**6)
+    for column, lines in (("left", left), ("right", right)):
+        whole.add(lines, column)
+    in_turn = subwords.Sample(200, 10**6)
+    for begin in range(0, 3000, 500):
+        for column, lines in (("left", left), ("right", right)):
+            in_turn.add(lines[begin : begin + 500], column)
+    kept = in_turn.lines()
+    assert kept == whole.lines() == sorted(set(kept))
+    assert in_turn.seen == 6000
+    assert 60 < sum(line.startswith("l") for line in kept) < 120
+
+
+def sampled(blocks, *limits):
+    one = subwords.Sample(*limits)
+    for block in blocks:
+        one.add(block)
+    return one.lines(), one.seen
 
 
 def test_a_tokenizer_says_that_it_saw_a_sample(monkeypatch):
