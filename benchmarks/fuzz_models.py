@@ -28,6 +28,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import torch
 from safetensors.torch import load_file, save_file
 
+from regard.data.fields import texts
 from regard.data.sealed import MANIFEST, file_digest, files_in, manifest_bytes, read_manifest
 from regard.data.tokenizers import train_tokenizer
 from regard.decoding.load import in_use
@@ -80,7 +81,7 @@ def make_models(folder: Path) -> list[Path]:
         torch.manual_seed(1)
         weights = {key: value.clone() for key, value in build(config, len(tokenizer), len(tokenizer)).state_dict().items()}
         recipe = Recipe(model=config.model_dump(mode="json"))
-        save_model(folder / name, weights, recipe, tokenizer, tokenizer, "a model")
+        save_model(folder / name, weights, recipe, texts(tokenizer, tokenizer), "a model")
     return [folder / name for name in MODELS]
 
 
@@ -179,13 +180,12 @@ def config(directory: Path, chance: random.Random) -> None:
 
 
 def tokenizer(directory: Path, chance: random.Random) -> None:
-    side = directory / chance.choice(["source_tokenizer", "target_tokenizer"])
-    spoil_json(side / "tokenizer.json", chance)
+    spoil_json(directory / "fields" / chance.choice(["source", "target"]) / "tokenizer.json", chance)
 
 
 def pieces(directory: Path, chance: random.Random) -> None:
     """SentencePiece's own file, and its digest beside it."""
-    for model in directory.glob("*/pieces.model"):
+    for model in directory.glob("fields/*/pieces.model"):
         spoil_bytes(model, chance)
         description = model.with_name("tokenizer.json")
         facts = json.loads(description.read_text()) | {"model": hashlib.sha256(model.read_bytes()).hexdigest()}
@@ -194,7 +194,7 @@ def pieces(directory: Path, chance: random.Random) -> None:
 
 def exchanged(directory: Path, chance: random.Random) -> None:
     """A tokenizer of another model, or the weights, or the config."""
-    name = chance.choice(["source_tokenizer", "target_tokenizer", "model.safetensors", "config.json"])
+    name = chance.choice(["fields/source", "fields/target", "model.safetensors", "config.json"])
     theirs = directory.parent / "models" / chance.choice(list(MODELS)) / name
     if theirs.is_dir():
         shutil.rmtree(directory / name)
@@ -281,9 +281,7 @@ def manifest(directory: Path, chance: random.Random) -> None:
 
 def added(directory: Path, chance: random.Random) -> None:
     """Files that the manifest names and nothing needs."""
-    path = directory / chance.choice(
-        ["x", "source_tokenizer/x", "code.py", "deep/" * 20 + "x", "\udcff", "model.safetensors.bin"]
-    )
+    path = directory / chance.choice(["x", "fields/source/x", "code.py", "deep/" * 20 + "x", "\udcff", "model.safetensors.bin"])
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(b"x" * chance.randrange(100))
 

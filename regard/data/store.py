@@ -31,8 +31,8 @@ class Sequences:
         self.lengths, self.pages = RowLengths(offsets), Pages(values)
 
     @classmethod
-    def open(cls, folder: Path, name: str, facts: Mapping[str, Any]) -> "Sequences":
-        width, features = facts["width"], [int(size) for size in facts["features"]]
+    def open(cls, folder: Path, facts: Mapping[str, Any]) -> "Sequences":
+        name, width, features = facts["name"], facts["width"], [int(size) for size in facts["features"]]
         if width not in WIDTHS:
             raise DamagedError(f"{folder / 'manifest.json'}: values of width {width!r}")
         values = mapped(folder / f"{name}.tokens", np.dtype(str(width))).reshape(-1, *features)
@@ -69,7 +69,7 @@ class Store:
         facts = verify(directory)
         if facts.get("store") != FORMAT:
             raise DamagedError(f"{directory / 'manifest.json'}: not a token store of format {FORMAT}")
-        columns = {each["name"]: Sequences.open(directory, each["name"], each) for each in facts["columns"]}
+        columns = {each["name"]: Sequences.open(directory, each) for each in facts["columns"]}  # in their order
         return cls(columns, mapped(directory / "lines", np.dtype("<i8")), facts)
 
     @classmethod

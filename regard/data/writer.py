@@ -23,7 +23,7 @@ class ColumnWriter:
     """Appends rows to one column's two files."""
 
     def __init__(self, folder: Path, name: str, width: str, form: str, marks: int = 0, features: tuple[int, ...] = ()) -> None:
-        self.form, self.marks, self.features, self.width = form, marks, features, np.dtype(width)
+        self.name, self.form, self.marks, self.features, self.width = name, form, marks, features, np.dtype(width)
         self.values: BufferedWriter = (folder / f"{name}.tokens").open("wb")
         self.offsets: BufferedWriter = (folder / f"{name}.offsets").open("wb")
         self.offsets.write(np.zeros(1, "<i8").tobytes())
@@ -45,7 +45,8 @@ class ColumnWriter:
 
     @property
     def facts(self) -> dict[str, Any]:
-        return {"width": self.width.str, "form": self.form, "marks": self.marks, "features": list(self.features)}
+        shape = {"marks": self.marks, "features": list(self.features)}
+        return {"name": self.name, "width": self.width.str, "form": self.form, **shape}
 
 
 def integers(largest: int) -> str:
@@ -137,9 +138,4 @@ class Writer:
         counts = {"rows_in": self.rows_in, "rows_used": self.rows_used, "rows_reported": self.rows_in - self.rows_used}
         unguided = {} if self.guides is None else {"rows_unguided": self.guides.left_out}
         vocabulary = {"target_vocabulary": len(tokenizer_of(self.fields["target"]))} if self.copying else {}
-        return {
-            **counts,
-            **unguided,
-            **vocabulary,
-            "columns": [{"name": name, **column.facts} for name, column in self.columns.items()],
-        }
+        return {**counts, **unguided, **vocabulary, "columns": [column.facts for column in self.columns.values()]}

@@ -14,7 +14,7 @@ from regard.data.batching import collate, pad_lists
 from regard.data.pages import RowLengths
 from regard.data.plan import BatchPlan
 from regard.data.store import Sequences, Store
-from regard.data.tokenizers import END, PAD, START
+from regard.data.tokenizers import END, PAD
 
 
 def lengths(rows: int, seed: int = 0, longest: int = 60) -> tuple[np.ndarray, np.ndarray]:
@@ -146,11 +146,11 @@ def test_padding_is_rare():
 
 
 def store_of(sources: list[list[int]], targets: list[list[int]]) -> Store:
-    sides = []
-    for side in sources, targets:
+    sides = {}
+    for name, side in (("source", sources), ("target", targets)):
         offsets = np.cumsum([0, *map(len, side)])
-        sides.append(Sequences(np.array([token for ids in side for token in ids], np.uint16), offsets))
-    return Store(*sides, lines=np.arange(1, len(sides[0].lengths) + 1), facts={})
+        sides[name] = Sequences(np.array([token for ids in side for token in ids], np.uint16), offsets)
+    return Store(sides, lines=np.arange(1, len(sources) + 1), facts={})
 
 
 SIDE = st.lists(st.integers(4, 60_000), max_size=6)
@@ -160,24 +160,27 @@ SIDE = st.lists(st.integers(4, 60_000), max_size=6)
 @given(pairs=st.lists(st.tuples(SIDE, SIDE), min_size=1, max_size=8), data=st.data())
 def test_collate_against_a_plain_reference(pairs, data):
     rows = data.draw(st.lists(st.integers(0, len(pairs) - 1), min_size=1, max_size=8))
-    batch = collate(store_of([pair[0] for pair in pairs], [pair[1] for pair in pairs]), np.array(rows))
+    store = store_of([pair[0] for pair in pairs], [pair[1] for pair in pairs])
+    batch = collate(store, np.array(rows))
 
     def padded(sequences: list[list[int]]) -> list[list[int]]:
         longest = max(map(len, sequences))
         return [ids + [PAD] * (longest - len(ids)) for ids in sequences]
 
     sources, targets = ([list(pairs[row][side]) for row in rows] for side in (0, 1))
-    assert batch.source.tolist() == padded([[*ids, END] for ids in sources])
-    assert batch.target_output.tolist() == padded([[*ids, END] for ids in targets])
-    assert batch.target_input.tolist() == padded([[START, *ids] for ids in targets])
-    assert batch.source_lengths.tolist() == [len(ids) + 1 for ids in sources]
-    assert batch.target_lengths.tolist() == [len(ids) + 1 for ids in targets]
+    assert list(batch.columns) == ["source", "target"]
+    assert batch["source"].values.tolist() == padded([[*ids, END] for ids in sources])
+    assert batch["target"].values.tolist() == padded([[*ids, END] for ids in targets])
+    assert batch["source"].lengths.tolist() == [len(ids) + 1 for ids in sources]
+    assert batch["target"].lengths.tolist() == [len(ids) + 1 for ids in targets]
+    assert store.positions("target", np.array(rows)) == batch["target"].lengths.sum()
     assert batch.rows.tolist() == rows
-    assert {part.dtype for part in batch[:6]} == {np.dtype(np.int64)}
-    assert batch[6:] == (None, 0, None)
+    assert {part.dtype for column in batch.columns.values() for part in column[:2]} | {batch.rows.dtype} == {np.dtype(np.int64)}
+    assert [column[2:] for column in batch.columns.values()] == [(None, 1)] * 2
+    assert batch.get("copies") is batch.get("links") is None
     matrix, counts = pad_lists(sources)
-    assert (matrix == batch.source).all()
-    assert (counts == batch.source_lengths).all()
+    assert (matrix == batch["source"].values).all()
+    assert (counts == batch["source"].lengths).all()
 
 
 @pytest.mark.parametrize("sequences", [[[]], [[], [5]], []])

@@ -5,14 +5,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from test_data_tokenizers import EVERY, ODD, corpus, trained
 
-from regard.data.batching import collate, shifted
+from regard.data.batching import collate
 from regard.data.copies import copied, extended_rows
 from regard.data.fields import texts
 from regard.data.readers import BadRows
 from regard.data.store import Store, prepare
 from regard.data.tokenizers import END, PAD, START, TOKENIZERS, UNKNOWN, Tokenizer, train_tokenizer
+from regard.models import build, configure
+from regard.models.generator import shifted
 from regard.recipe import Pairs
 from regard.recipe import Tokenizer as Section
 
@@ -96,28 +99,29 @@ def made(folder: Path, copying: bool = True, max_length: int = 5) -> Store:
     (folder / "a").write_text("\n".join(sources))
     (folder / "b").write_text("\n".join(targets))
     pairs = Pairs(source=folder / "a", target=folder / "b")
-    return prepare(folder / "store", pairs, texts(SOURCE, TARGET), max_length=max_length, bad_rows=BadRows("stop"), copying=copying)  # fmt: skip
+    asked = {"max_length": max_length, "bad_rows": BadRows("stop"), "copying": copying}
+    return prepare(folder / "store", pairs, texts(SOURCE, TARGET), **asked)
 
 
 def test_the_store_keeps_copies_where_asked(tmp_path):
     size, known = len(TARGET), TARGET.by_spelling
     plain = made(tmp_path, copying=False)
-    assert plain.copies is None
-    assert plain.target(0).tolist() == [UNKNOWN, known[b" sah"], UNKNOWN]
+    assert "copies" not in plain.columns
+    assert plain["target"][0].tolist() == [UNKNOWN, known[b" sah"], UNKNOWN]
     store = made(tmp_path)
     assert store.facts["settings"] != plain.facts["settings"]
-    assert [store.copies[row].tolist() for row in range(3)] == [
+    assert [store["copies"][row].tolist() for row in range(3)] == [
         [size, size + 1, size + 2],
         [size, size + 1],
         [known[b" in"], known[b" Rome"], size],
     ]
-    assert [store.target(row).tolist() for row in range(3)] == [
+    assert [store["target"][row].tolist() for row in range(3)] == [
         [size + 2, known[b" sah"], size],
         [known[b" die"], known[b" katze"]],
         [size, UNKNOWN, known[b" Rome"]],
     ]
-    assert made(tmp_path).copies.tokens.filename == store.copies.tokens.filename
-    assert made(tmp_path, copying=False).copies is None
+    assert made(tmp_path)["copies"].values.filename == store["copies"].values.filename
+    assert "copies" not in made(tmp_path, copying=False).columns
 
 
 def test_ids_past_a_full_vocabulary_are_kept(tmp_path):
@@ -134,24 +138,25 @@ def test_ids_past_a_full_vocabulary_are_kept(tmp_path):
         bad_rows=BadRows("stop"),
         copying=True,
     )
-    assert store.target(0).tolist() == store.copies[0].tolist() == [1 << 16, large.by_spelling[b" 7"]]
+    assert store["target"][0].tolist() == store["copies"][0].tolist() == [1 << 16, large.by_spelling[b" 7"]]
 
 
 def test_a_batch_of_copies(tmp_path):
     store, size, known = made(tmp_path), len(TARGET), TARGET.by_spelling
     batch = collate(store, np.array([1, 0]))
-    assert batch.copies.tolist() == [[size, size + 1, PAD, PAD], [size, size + 1, size + 2, PAD]]
-    assert batch.copies.shape == batch.source.shape
-    assert batch.copy_size == size + 3
-    assert batch.target_output.tolist() == [
+    assert batch["copies"].values.tolist() == [[size, size + 1, PAD, PAD], [size, size + 1, size + 2, PAD]]
+    assert batch["copies"].values.shape == batch["source"].values.shape
+    assert batch["copies"].size == size + 3
+    target = batch["target"].values
+    assert target.tolist() == [
         [known[b" die"], known[b" katze"], END, PAD],
         [size + 2, known[b" sah"], size, END],
     ]
-    assert batch.target_input.tolist() == [
+    assert shifted(torch.from_numpy(target)).tolist() == [
         [START, known[b" die"], known[b" katze"], PAD],
-        [START, UNKNOWN, known[b" sah"], UNKNOWN],
+        [START, size + 2, known[b" sah"], size],
     ]
-    assert collate(store, np.array([1])).copy_size == size + 2
+    assert collate(store, np.array([1]))["copies"].size == size + 2
 
 
 def test_a_batch_without_unknown_words_has_the_plain_size(tmp_path):
@@ -165,9 +170,13 @@ def test_a_batch_without_unknown_words_has_the_plain_size(tmp_path):
         bad_rows=BadRows("stop"),
         copying=True,
     )
-    assert collate(store, np.array([0])).copy_size == len(TARGET)
+    assert collate(store, np.array([0]))["copies"].size == len(TARGET)
 
 
 def test_what_was_copied_is_read_as_unknown():
-    assert shifted(np.array([[9, 10, 11, END]]), 10).tolist() == [[START, 9, UNKNOWN, UNKNOWN]]
-    assert shifted(np.array([[9, 10, 11, END]])).tolist() == [[START, 9, 10, 11]]
+    """By a decoder that copies; `shifted` keeps what was written."""
+    assert shifted(torch.tensor([[9, 10, 11, END]])).tolist() == [[START, 9, 10, 11]]
+    sections = {"encoder": {"embedding_size": 4, "hidden_size": 4}, "decoder": {"embedding_size": 4, "copy_words": "gated"}}
+    decoder = build(configure(sections), 10, 10).decoder
+    written, read = (torch.tensor([[START, 9, *words]]) for words in ([10, 11], [UNKNOWN, UNKNOWN]))
+    assert decoder.words(written).equal(decoder.embed(read))

@@ -45,9 +45,10 @@ def by_hand(sources, targets, links):
 
 def check(store: Store, sources, targets, links) -> None:
     batch = collate(store, np.arange(len(store)))
-    assert batch.links.dtype == np.float32
-    assert batch.links.shape == (len(sources), batch.target_output.shape[1], batch.source.shape[1])
-    for found, expected in zip(batch.links, by_hand(sources, targets, links), strict=True):
+    dense = batch["links"].values
+    assert dense.dtype == np.float32
+    assert dense.shape == (len(sources), batch["target"].values.shape[1], batch["source"].values.shape[1])
+    for found, expected in zip(dense, by_hand(sources, targets, links), strict=True):
         rows, columns = len(expected), len(expected[0])
         np.testing.assert_allclose(found[:rows, :columns], expected)
         assert found.sum() == pytest.approx(np.sum(expected))  # nothing on ends and padding
@@ -59,7 +60,7 @@ def test_links_between_tokens(tmp_path):
 
 def test_links_between_words(tmp_path):
     batch = collate(made(tmp_path, tokenizer=WORDS), np.array([2]))
-    np.testing.assert_allclose(batch.links[0], [[0.5, 0, 0.5, 0], [0, 1, 0, 0], [0, 0, 0, 0]])
+    np.testing.assert_allclose(batch["links"].values[0], [[0.5, 0, 0.5, 0], [0, 1, 0, 0], [0, 0, 0, 0]])
 
 
 def test_rows_left_out_take_their_links_along(tmp_path):
@@ -111,18 +112,18 @@ def test_links_are_read_only_where_asked_for(tmp_path):
     (tmp_path / "links").write_text("nonsense\n")
     pairs = Pairs(source=tmp_path / "a", target=tmp_path / "b", alignment=tmp_path / "links")
     store = prepare(tmp_path / "store", pairs, texts(LETTERS, LETTERS), max_length=50, bad_rows=BadRows("skip"))
-    assert store.links is None
-    assert collate(store, np.arange(4)).links is None
+    assert "links" not in store.columns
+    assert collate(store, np.arange(4)).get("links") is None
     check(made(tmp_path), SOURCES, TARGETS, LINKS)
 
 
 def test_words_that_the_tokenizer_parts_otherwise_are_not_guessed(tmp_path):
     """SentencePiece reads a zero-width space as a blank: the row has three words for it, and two for the links."""
-    texts = ["der Hund\u200bschläft tief", "die Katze schläft"] * 30
-    tokenizer = train_tokenizer(Section(kind="unigram", size=60), texts)
-    store = made(tmp_path, texts[:2], texts[:2], ["0-0 1-1", "0-0 2-2"], tokenizer=tokenizer)
+    lines = ["der Hund\u200bschläft tief", "die Katze schläft"] * 30
+    tokenizer = train_tokenizer(Section(kind="unigram", size=60), lines)
+    store = made(tmp_path, lines[:2], lines[:2], ["0-0 1-1", "0-0 2-2"], tokenizer=tokenizer)
     assert store.facts["rows_unguided"] == 1
-    links = collate(store, np.arange(2)).links
+    links = collate(store, np.arange(2))["links"].values
     assert links[0].sum() == 0
     assert links[1].sum() > 0
 

@@ -34,24 +34,29 @@ def made(pairs: Pairs, target: Tokenizer = WORDS, max_length: int = 100, policy:
     return prepare(folder, pairs, texts(BYTES, target), max_length=max_length, bad_rows=BadRows(policy))
 
 
+def rows(store: Store, column: str) -> list[list[int]]:
+    return [store[column][row].tolist() for row in range(len(store))]
+
+
 def test_the_store_holds_what_the_tokenizers_say(pairs):
     store = made(pairs)
     assert len(store) == 50
-    sources, targets = store.rows(range(50))
-    assert [ids.tolist() for ids in sources] == BYTES.encode(SOURCES)
-    assert [ids.tolist() for ids in targets] == WORDS.encode(TARGETS)
-    assert store.source(7).tolist() == BYTES.encode([SOURCES[7]])[0]
-    assert store.target(49).tolist() == WORDS.encode([TARGETS[49]])[0]
-    assert np.asarray(store.source_lengths).tolist() == [len(ids) for ids in sources]
-    assert np.asarray(store.target_lengths).dtype == np.int32
-    assert store.sources.tokens.dtype == np.uint16
+    assert list(store.columns) == ["source", "target"]
+    assert rows(store, "source") == BYTES.encode(SOURCES)
+    assert rows(store, "target") == WORDS.encode(TARGETS)
+    assert store["source"][7].tolist() == BYTES.encode([SOURCES[7]])[0]
+    assert store["target"][49].tolist() == WORDS.encode([TARGETS[49]])[0]
+    assert np.asarray(store.lengths("source")).tolist() == [len(ids) for ids in BYTES.encode(SOURCES)]
+    assert np.asarray(store.lengths("target")).dtype == np.int32
+    assert np.asarray(store.lengths(None)).tolist() == [0] * 50
+    assert store["source"].values.dtype == np.uint16
 
 
 def test_a_large_vocabulary_takes_wider_tokens(pairs):
     large = train_tokenizer(Section(kind="word", size=70_000), [" ".join(map(str, range(100_000, 170_000))), *TARGETS])
     store = made(pairs, large)
-    assert store.targets.tokens.dtype == np.int32
-    assert [ids.tolist() for ids in store.rows(range(50))[1]] == large.encode(TARGETS)
+    assert store["target"].values.dtype == np.int32
+    assert rows(store, "target") == large.encode(TARGETS)
 
 
 def counts(store: Store) -> list[int]:
@@ -66,7 +71,7 @@ def test_rows_are_accounted_for(pairs, tmp_path):
     assert bad.count == 3
     assert [fault.line for fault in bad.first] == [1, 2, 51] or [fault.line for fault in bad.first] == [1, 51, 2]
     assert f"{tmp_path / 'a'}:2: too long: 160 tokens, data.max_length is 100\n" in (tmp_path / "report").read_text()
-    assert [ids.tolist() for ids in store.rows(range(48))[0]] == BYTES.encode(SOURCES[2:])
+    assert rows(store, "source") == BYTES.encode(SOURCES[2:])
 
 
 def test_long_rows_never_stop(pairs, tmp_path):
@@ -74,7 +79,7 @@ def test_long_rows_never_stop(pairs, tmp_path):
     used = [text for text in SOURCES if len(text) <= store.facts["settings"]["max_length"]]
     assert 0 < len(used) < 50
     assert counts(store) == [50, len(used), 50 - len(used)]
-    assert [BYTES.decode(store.source(row)) for row in range(len(store))] == used
+    assert [BYTES.decode(store["source"][row]) for row in range(len(store))] == used
 
 
 def test_long_targets_are_reported_with_their_file(tmp_path):
@@ -98,7 +103,7 @@ def test_stop_leaves_no_store(pairs, tmp_path):
 
 
 def identity(store: Store) -> int:
-    return (Path(store.sources.tokens.filename).parent / "manifest.json").stat().st_ino
+    return (Path(store["source"].values.filename).parent / "manifest.json").stat().st_ino
 
 
 def touch(path: Path) -> None:
@@ -132,8 +137,8 @@ def test_changed_files_make_it_anew(pairs, tmp_path, side):
     made(pairs)
     rewrite(tmp_path / side)
     store = made(pairs)
-    assert [BYTES.decode(store.source(row)) for row in range(50)] == (tmp_path / "a").read_text().split("\n")
-    assert [ids.tolist() for ids in store.rows(range(50))[1]] == WORDS.encode((tmp_path / "b").read_text().split("\n"))
+    assert [BYTES.decode(store["source"][row]) for row in range(50)] == (tmp_path / "a").read_text().split("\n")
+    assert rows(store, "target") == WORDS.encode((tmp_path / "b").read_text().split("\n"))
 
 
 @pytest.mark.parametrize("change", [{"target": BYTES}, {"max_length": 99}, {"policy": "skip"}])
@@ -151,7 +156,7 @@ def test_a_damaged_store_is_refused_and_made_anew(pairs, tmp_path, name):
     path.write_bytes(content)
     with pytest.raises(DamagedError, match=name):
         Store.open(tmp_path / "store")
-    assert BYTES.decode(made(pairs).source(3)) == SOURCES[3]
+    assert BYTES.decode(made(pairs)["source"][3]) == SOURCES[3]
 
 
 def test_a_missing_input_is_named(pairs, tmp_path):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from regard.data import lines as lines_module
 from regard.data import subwords
 from regard.data import tokenizers as tokenizers_module
-from regard.data.readers import BadRows
+from regard.data.fields import configure_fields, fit_fields, tokenizer_of
 from regard.data.tokenizers import (
     END,
     PAD,
@@ -22,10 +22,9 @@ from regard.data.tokenizers import (
     fitter_of,
     load_tokenizer,
     train_tokenizer,
-    train_tokenizers,
 )
 from regard.errors import DamagedError, DataError, UserError
-from regard.recipe import Pairs
+from regard.recipe import Data, Pairs
 from regard.recipe import Tokenizer as Section
 
 TEXTS = "der die das Haus Hund Katze läuft schläft schnell unter über neben große kleine alte Straße und oder"
@@ -239,12 +238,12 @@ def test_one_pass_gives_the_tokenizers_of_a_pass_for_each_side(tmp_path, monkeyp
     sides = [[" ".join(choice.choices(own, k=5)) for _ in range(90)] for own in words]
     for name, texts in zip("ab", sides, strict=True):
         (tmp_path / name).write_text("\n".join(texts) + "\n")
-    section = Section(kind=kind, size=40)
-    first = fitter_of(section)
-    fitters = {"source": first, "target": first if shared else fitter_of(section)}
+    section = Section(kind=kind, size=40, shared=shared)
+    data = Data(train=Pairs(source=tmp_path / "a", target=tmp_path / "b"), tokenizer=section)
     reads = []
     monkeypatch.setattr(lines_module, "require_file", lambda path: reads.append(path.name))
-    made = train_tokenizers(Pairs(source=tmp_path / "a", target=tmp_path / "b"), fitters, BadRows("stop"))
+    fields = fit_fields(data, configure_fields(data, {"source": "text", "target": "text"}))
+    made = {name: tokenizer_of(field) for name, field in fields.items()}
     assert sorted(reads) == ["a", "b"]
     wanted = [sides[0] + sides[1]] * 2 if shared else sides
     assert [made[name].digest for name in ("source", "target")] == [train_tokenizer(section, texts).digest for texts in wanted]
@@ -253,8 +252,9 @@ def test_one_pass_gives_the_tokenizers_of_a_pass_for_each_side(tmp_path, monkeyp
 
 def test_a_pass_over_the_rows_stops_at_a_bad_one(tmp_path):
     (tmp_path / "a").write_text("x\n\n")
+    data = Data(train=Pairs(target=tmp_path / "a"), tokenizer=Section(kind="word"))
     with pytest.raises(DataError, match="a:2: the target is empty"):
-        train_tokenizers(Pairs(target=tmp_path / "a"), {"target": fitter_of(Section(kind="word"))}, BadRows("stop"))
+        fit_fields(data, configure_fields(data, {"target": "text"}))
 
 
 def test_words_are_counted_in_bounded_memory(monkeypatch):

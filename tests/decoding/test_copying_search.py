@@ -48,8 +48,8 @@ def test_words_outside_every_vocabulary_are_written(trained, beam):
     if hasattr(trained.model.decoder.copy_words, "project_gate"):
         trained.model.decoder.copy_words.project_gate.bias.data[:] = -1e3
     parted = str.split if trained.target.kind == "word" else set
-    texts = ["Zaphod Ford", "Arthur", "c Zaphod"]
-    for text, (best, *_) in zip(texts, trained.search(texts, beam=beam), strict=True):
+    inputs = ["Zaphod Ford", "Arthur", "c Zaphod"]
+    for text, (best, *_) in zip(inputs, trained.search(inputs, beam=beam), strict=True):
         limit = 3 * (len(trained.source.encode([text])[0]) + 1) + 10
         assert len(best.tokens) == limit
         assert set(parted(best.text)) <= set(parted(text))
@@ -84,11 +84,10 @@ def test_the_score_is_the_training_loss_on_stored_copies(trained, tmp_path):
     for name, lines in ("a", SOURCES), ("b", TARGETS):
         (tmp_path / name).write_text("\n".join(lines))
     pairs = Pairs(source=tmp_path / "a", target=tmp_path / "b")
-    store = prepare(tmp_path / "s", pairs, texts(trained.source, trained.target), max_length=50, bad_rows=BadRows("stop"), copying=True)  # fmt: skip
-    plan = BatchPlan(store.source_lengths, store.target_lengths, 1000, 1)
+    store = prepare(tmp_path / "s", pairs, trained.fields, max_length=50, bad_rows=BadRows("stop"), copying=True)
+    plan = BatchPlan(store.lengths("source"), store.lengths("target"), 1000, 1)
     trainer = SimpleNamespace(store=store, group=SimpleNamespace(device=torch.device("cpu")))
-    examples = Trainer.examples(trainer, plan.batch(0))
-    loss = Objective(trained.model, 0.0).eval()(examples).total
+    loss = Objective(trained.model, 0.0).eval()(Trainer.batch(trainer, plan.batch(0))).total
     scores = trained.score(PAIRS)
     assert -sum(one.log_prob for one in scores) == pytest.approx(loss.item(), rel=1e-5)
     assert all(np.isfinite(one.log_prob) for one in scores)

@@ -13,6 +13,7 @@ from bounded import bounded
 from tiny import END, START, batch, tiny
 
 from regard.data.batching import reading
+from regard.data.fields import texts
 from regard.data.tokenizers import train_tokenizer
 from regard.decoding.beam import beam_search
 from regard.decoding.generator import TrainedGenerator
@@ -164,8 +165,8 @@ def test_a_model_without_attention_has_no_coverage():
 @pytest.mark.parametrize("beam", [1, 3])
 def test_a_recipe_says_how_to_rank_and_a_call_may_say_otherwise(beam):
     """Of one and the same output: the scores that the settings ask for, from the weights that `decode` gives."""
-    texts = ["a b c", "c a"]
-    tokenizer = train_tokenizer(Tokenizer(kind="word"), texts)
+    inputs = ["a b c", "c a"]
+    tokenizer = train_tokenizer(Tokenizer(kind="word"), inputs)
     model = tiny(HEADS, vocabulary=len(tokenizer), scale=2.0)
     model.decoder.output.bias.data[END] += 3
     decoding = Decoding(beam=beam, length_penalty=0.5, length_norm="gnmt", coverage_penalty=0.3)
@@ -174,9 +175,9 @@ def test_a_recipe_says_how_to_rank_and_a_call_may_say_otherwise(beam):
         ({}, ("gnmt", 0.5, 0.3)),
         ({"length_norm": "power", "length_penalty": 0.7, "coverage_penalty": 1.1}, ("power", 0.7, 1.1)),
     ):
-        found = trained.search(texts, **change)
-        assert trained.generate(texts, **change) == [hypotheses[0].text for hypotheses in found]
-        for text, hypotheses in zip(texts, found, strict=True):
+        found = trained.search(inputs, **change)
+        assert trained.generate(inputs, **change) == [hypotheses[0].text for hypotheses in found]
+        for text, hypotheses in zip(inputs, found, strict=True):
             source = torch.tensor([[*tokenizer.encode([text])[0], END]])
             for one in hypotheses:
                 words = [*one.tokens, END] if len(one.tokens) < 3 * source.shape[1] + 10 else one.tokens

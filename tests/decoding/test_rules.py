@@ -71,7 +71,7 @@ class OtherThanTheFirst(BannedWord):
 
     @classmethod
     def requested(cls, request):
-        return cls(request.source[:, 0])
+        return cls(request.batch["source"].values[:, 0])
 
     def __init__(self, first):
         self.first = first
@@ -115,14 +115,16 @@ def every_output(model, source, allowed):
         if outputs:
             inputs = torch.tensor([[START, *words[:-1]] for words in outputs])
             rows = len(outputs)
-            log_probs = model(torch.tensor([source] * rows), torch.tensor([len(source)] * rows), inputs).log_softmax(-1)
+            log_probs = model(reading(torch.tensor([source] * rows), torch.tensor([len(source)] * rows)), inputs).log_softmax(
+                -1
+            )
             each = log_probs.gather(2, torch.tensor(outputs)[..., None]).sum(dim=(1, 2)) / size**0.7
             found += zip(each.tolist(), ([word for word in words if word != END] for words in outputs), strict=True)
     return sorted(found, reverse=True)
 
 
 def asked(source, lengths):
-    return Request(Decoding(max_length=MOST), source, lengths, target=None)
+    return Request(Decoding(max_length=MOST), reading(source, lengths), lengths, target=None)
 
 
 @pytest.mark.parametrize("names", [[name] for name in MADE_UP] + [list(MADE_UP)], ids="-".join)

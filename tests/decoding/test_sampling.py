@@ -182,5 +182,5 @@ def write_model(trained, directory):
     sections = {"encoder": {**setting, "cell": "gru", "hidden_size": 4}, "decoder": decoder}
     recipe = Recipe(model=configure(sections).model_dump(mode="json"), decoding=trained.decoding)
     weights = {name: tensor.clone() for name, tensor in trained.model.state_dict().items()}
-    save_model(directory, weights, recipe, trained.source, trained.target, "")
+    save_model(directory, weights, recipe, trained.fields, "")
     return directory

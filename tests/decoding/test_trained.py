@@ -6,14 +6,14 @@ import torch
 from jaxtyping import TypeCheckError
 from tiny import tiny
 
-from regard.data.batching import pad_lists, reading, shifted
+from regard.data.batching import pad_lists, reading
 from regard.data.fields import texts
 from regard.data.tokenizers import END, START, train_tokenizer
 from regard.decoding.generator import TrainedGenerator
 from regard.errors import UserError
 from regard.models.directory import Bundle
 from regard.recipe import Decoding, Tokenizer
-from regard.training.objective import Examples, Objective
+from regard.training.objective import Objective
 
 SETTING = {"cell": "gru", "attention": {"score": "additive"}, "context": "into_cell"}
 SOURCES = ["a b c", "c", "b a b c a", "a a", "c b a c"]
@@ -62,8 +62,8 @@ def test_what_is_found_is_as_probable_as_its_score_says(trained):
 def test_the_score_is_the_training_loss(trained):
     sources, lengths = pad_lists(trained.source.encode(SOURCES))
     targets, _ = pad_lists(trained.target.encode(TARGETS))
-    arrays = (sources, lengths, shifted(targets), targets)
-    loss = Objective(trained.model, 0.0).eval()(Examples(*map(torch.from_numpy, arrays))).total
+    source, counts, target = map(torch.from_numpy, (sources, lengths, targets))
+    loss = Objective(trained.model, 0.0).eval()(reading(source, counts, target=target)).total
     assert -sum(one.log_prob for one in trained.score(PAIRS)) == pytest.approx(loss.item(), rel=1e-5)
 
 

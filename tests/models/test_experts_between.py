@@ -133,7 +133,7 @@ def test_the_cost_is_of_all_words_of_both_sides_at_once_and_of_no_padding(name):
 def test_padding_takes_no_room_while_experts_are_crowded():
     """Words get in training what they get without the padding beside them."""
     model = model_of("shazeer", noise=False, capacity=0.7).train()
-    wider = torch.nn.functional.pad(SOURCE, (0, 5)), LENGTHS, torch.nn.functional.pad(PADDED, (0, 4))
+    wider = reading(torch.nn.functional.pad(SOURCE, (0, 5)), LENGTHS), torch.nn.functional.pad(PADDED, (0, 4))
     mixtures = [model.encoder.stack.between.experts, model.decoder.between.experts]
     before, counted = model(reading(SOURCE, LENGTHS), PADDED), [part.overflowed.clone() for part in mixtures]
     after = model(*wider)[:, :5]

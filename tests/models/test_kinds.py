@@ -36,7 +36,7 @@ def test_padding_reaches_nothing(name):
     model = small(KINDS[name])
     together = model(reading(SOURCE, LENGTHS), TARGET)
     noisy = torch.where(SOURCE == 0, torch.tensor(7), SOURCE)
-    torch.testing.assert_close(model(noisy, LENGTHS, TARGET), together)
+    torch.testing.assert_close(model(reading(noisy, LENGTHS), TARGET), together)
     for row, length in enumerate(LENGTHS):
         alone = model(reading(SOURCE[row : row + 1, :length], LENGTHS[row : row + 1]), TARGET[row : row + 1])
         torch.testing.assert_close(alone, together[row : row + 1], rtol=1e-4, atol=1e-5)
@@ -46,7 +46,7 @@ def test_the_source_reaches_every_step(name):
     """Changed at its first word, it changes every row's first step: no model forgets to look."""
     model, changed = small(KINDS[name]), SOURCE.clone()
     changed[:, 0] = changed[:, 0] % 5 + 4
-    before, after = model(reading(SOURCE, LENGTHS), TARGET), model(changed, LENGTHS, TARGET)
+    before, after = model(reading(SOURCE, LENGTHS), TARGET), model(reading(changed, LENGTHS), TARGET)
     assert not any(torch.allclose(one, other, atol=1e-6) for one, other in zip(before[:, 0], after[:, 0], strict=True))
 
 

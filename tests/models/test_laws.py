@@ -51,7 +51,7 @@ def test_padding_reaches_nothing(name, bidirectional, reverse):
     model = tiny(FEW[name], bidirectional=bidirectional, reverse=reverse, hidden_size=size)
     together = model(reading(SOURCE, LENGTHS), TARGET)
     noisy = torch.where(SOURCE == 0, torch.tensor(7), SOURCE)
-    torch.testing.assert_close(model(noisy, LENGTHS, TARGET), together)
+    torch.testing.assert_close(model(reading(noisy, LENGTHS), TARGET), together)
     for row, length in enumerate(LENGTHS):
         alone = model(reading(SOURCE[row : row + 1, :length], LENGTHS[row : row + 1]), TARGET[row : row + 1])
         torch.testing.assert_close(alone, together[row : row + 1])
@@ -177,7 +177,7 @@ def test_the_laws_hold_with_what_lies_between_and_inside_layers(name, extra):
     together = model(reading(SOURCE, LENGTHS), TARGET)
     torch.testing.assert_close(together, stepped(model, SOURCE, LENGTHS, TARGET)[0])
     noisy = torch.where(SOURCE == 0, torch.tensor(7), SOURCE)
-    torch.testing.assert_close(model(noisy, LENGTHS, TARGET), together)
+    torch.testing.assert_close(model(reading(noisy, LENGTHS), TARGET), together)
     for row, length in enumerate(LENGTHS):
         alone = model(reading(SOURCE[row : row + 1, :length], LENGTHS[row : row + 1]), TARGET[row : row + 1])
         torch.testing.assert_close(alone, together[row : row + 1])

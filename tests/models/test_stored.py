@@ -16,7 +16,7 @@ from regard.decoding.generator import TrainedGenerator
 from regard.errors import DamagedError, UserError
 from regard.models import build, configure
 from regard.models.budget import Budget
-from regard.models.directory import check_model, load_model
+from regard.models.directory import Reading, check_model, load_model, store_reading
 from regard.models.stored import Stored, build_stored, read_header, read_stored
 
 
@@ -70,8 +70,7 @@ def test_every_kind_is_whole_and_comes_back_bit_by_bit(models, name):
     section = configure(fuzz_models.MODELS[name][1])
     for key, tensor in loaded.state_dict().items():
         assert torch.equal(tensor, stored[key])
-    size = read_stored(models / name).config.target_vocabulary
-    fresh = build(section, size, size)
+    fresh = build(section, *(column.shape for column in read_stored(models / name).config.columns.values()))
     assert {key: tuple(one.shape) for key, one in fresh.named_buffers()} == {
         key: tuple(one.shape) for key, one in loaded.named_buffers()
     }
@@ -98,9 +97,15 @@ CONFIGS = [
     ("decoding", None, "decoding"),
     ("decoding.more", 1, "unknown key 'decoding.more'"),
     ("reading", {"head": -1}, "reading.head"),
-    ("source_vocabulary", 10**9, "source_vocabulary"),
-    ("source_vocabulary", 14, "13 tokens, and config.json says 14"),
-    ("target_vocabulary", "x", "target_vocabulary"),
+    ("format", 1, "columns.source.sizes"),
+    ("columns.source.sizes", [10**9], "columns.source.sizes"),
+    ("columns.source.sizes", [14], "text of 13, and config.json says text of 14"),
+    ("columns.source.sizes", [], "columns.source.sizes"),
+    ("columns.target.sizes", ["x"], "columns.target.sizes"),
+    ("columns.target.sizes", [13] * 9, "columns.target.sizes"),
+    ("columns.target.kind", "label", "text of 13, and config.json says label of 13"),
+    ("columns", {}, "columns , and the model has source, target"),
+    ("columns.more", {"kind": "text", "sizes": [13]}, "columns source, target, more, and the model has source, target"),
     ("more", {}, "unknown key 'more'"),
     ("model.encoder", {"kind": {"deep": [[[]]]}}, "model.encoder"),
     ("about", dict.fromkeys(map(str, range(2_000)), 1), "unknown key 'about'"),
@@ -221,9 +226,9 @@ def test_what_is_no_plain_file_is_refused_and_not_waited_for(model, monkeypatch,
 
 
 def test_a_folder_that_is_a_link_is_refused(model):
-    (model / "source_tokenizer").rename(model.parent / "aside")
-    (model / "source_tokenizer").symlink_to(model.parent / "aside")
-    with pytest.raises(DamagedError, match=r"source_tokenizer"):
+    (model / "fields" / "source").rename(model.parent / "aside")
+    (model / "fields" / "source").symlink_to(model.parent / "aside")
+    with pytest.raises(DamagedError, match=r"fields/source"):
         load_model(model)
 
 
@@ -249,7 +254,7 @@ def test_a_manifest_too_large_is_refused(model, monkeypatch):
 def test_one_table_of_words_needs_one_vocabulary(models, tmp_path, name):
     """As many tokens on both sides are not enough."""
     directory = shutil.copytree(models / name, tmp_path / "model")
-    path = directory / "source_tokenizer" / "tokenizer.json"
+    path = directory / "fields" / "source" / "tokenizer.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"lowercase": True}))
     assert "one table of words for both sides" in refused(directory)
 
@@ -260,3 +265,42 @@ def test_building_on_meta_makes_nothing(models):
     built = build_stored(stored, models / "recurrent", "meta")
     assert all(one.is_meta for one in built.parameters())
     assert read_header(models / "recurrent" / "model.safetensors").keys() == built.state_dict().keys()
+
+
+@pytest.fixture
+def old(model):
+    """The model as it would have been written before there were fields: format 1."""
+    path = model / "config.json"
+    values = json.loads(path.read_text())
+    for name, column in values.pop("columns").items():
+        values[f"{name}_vocabulary"] = column["sizes"][0]
+        (model / "fields" / name).rename(model / f"{name}_tokenizer")
+    (model / "fields").rmdir()
+    path.write_text(json.dumps(values | {"format": 1}, indent=1))
+    fuzz_models.reseal(model, read_manifest(model), keep_missing=False)
+    return model
+
+
+def answers(directory):
+    trained = TrainedGenerator(load_model(directory))
+    return trained.generate(fuzz_models.TEXT), trained.score([tuple(fuzz_models.TEXT)])
+
+
+def test_a_model_from_before_there_were_fields_answers_alike(models, old):
+    assert sorted(path.name for path in old.iterdir() if path.is_dir()) == ["source_tokenizer", "target_tokenizer"]
+    check_model(old)
+    assert answers(old) == answers(models / "recurrent")
+    store_reading(old, Reading(head=0, shift=1))
+    assert load_model(old).reading == Reading(head=0, shift=1)
+    assert answers(old) == answers(models / "recurrent")
+
+
+@pytest.mark.parametrize(("place", "value", "told"), [
+    ("source_vocabulary", ..., "columns.source.sizes"),
+    ("source_vocabulary", 10**9, "columns.source.sizes"),
+    ("source_vocabulary", 14, "text of 13, and config.json says text of 14"),
+    ("target_vocabulary", "x", "columns.target.sizes"),
+])  # fmt: skip
+def test_an_old_config_of_other_values_is_refused(old, place, value, told):
+    change_config(old, place, value)
+    assert told in refused(old)

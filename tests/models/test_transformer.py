@@ -253,14 +253,14 @@ def test_what_does_not_fit_together_is_refused():
     with pytest.raises(UserError, match="shared by all layers"):
         small(section(positions="alibi", attention=[{"heads": 2}, {"heads": 4}]))
     for score in ("general", "location"):  # whose heads see whole queries
-        small(section(positions="shaw", attention={"heads": 2, "score": score}))(SOURCE, LENGTHS, TARGET)
+        small(section(positions="shaw", attention={"heads": 2, "score": score}))(reading(SOURCE, LENGTHS), TARGET)
 
 
 @pytest.mark.parametrize("name", POSITIONS)
 def test_only_positions_that_are_read_are_concatenated(name):
     values = section(positions=name, positions_join="concatenated", longest=9)
     if POSITIONS[name].absolute:
-        small(values)(SOURCE, LENGTHS, TARGET)
+        small(values)(reading(SOURCE, LENGTHS), TARGET)
         return
     with pytest.raises(
         RecipeError, match=rf"model\.encoder.*positions_join=concatenated.*\(sinusoid, .*positions={name} are not"
@@ -270,7 +270,7 @@ def test_only_positions_that_are_read_are_concatenated(name):
 
 def test_learned_positions_end_clearly_whole_or_step_by_step():
     model = small(section(positions="learned", longest=4))
-    for read in (model, lambda *given: stepped(model, *given)):
+    for read in (lambda *given: model(reading(*given[:2]), given[2]), lambda *given: stepped(model, *given)):
         read(SOURCE, LENGTHS, TARGET[:, :4])
         with pytest.raises(UserError, match="know 4 places, and a sequence has 5 tokens: raise `longest`"):
             read(SOURCE, LENGTHS, TARGET)

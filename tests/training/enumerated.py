@@ -5,6 +5,8 @@ import itertools
 import torch
 from tiny import END, START
 
+from regard.data.batching import reading
+
 PAD = 0
 
 
@@ -21,7 +23,7 @@ def log_probs_of(model, source, outputs, temperature=1.0):
     rows = len(outputs)
     words = torch.nn.utils.rnn.pad_sequence([torch.tensor(output) for output in outputs], batch_first=True, padding_value=-1)
     read = torch.cat([torch.full((rows, 1), START), words[:, :-1].clamp(min=0)], dim=1)
-    logits = model(torch.tensor([source] * rows), torch.tensor([len(source)] * rows), read).double() / temperature
+    logits = model(reading(torch.tensor([source] * rows), torch.tensor([len(source)] * rows)), read).double() / temperature
     each = logits - logits.exp().sum(-1, keepdim=True).log()
     return (each.gather(2, words.clamp(min=0)[..., None]).squeeze(2) * (words >= 0)).sum(1)
 
