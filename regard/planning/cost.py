@@ -11,10 +11,10 @@ from regard.data.fields import Shape
 from regard.models import Model, ModelConfig, build, configure
 from regard.models.device import on_device
 from regard.nn.cross_entropy import CHUNK
+from regard.planning import paths  # noqa: F401 - what kernels do with outlines
 from regard.planning.example import Lengths, example
 from regard.planning.outline import Drawing, kept, watch
 from regard.planning.parts import parameters, parts
-from regard.planning import paths  # noqa: F401 - what kernels do with outlines
 
 PRECISIONS = {"float32": 4, "bfloat16": 2}  # bytes a number that is computed with
 FULL = 4  # bytes a number of weights, gradients and moments, whatever the precision

@@ -23,7 +23,12 @@ DEVICES = {"H200": (794e12, "one large product in bfloat16")}
 
 
 def tokens_a_second(
-    section: Mapping[str, Any], shapes: Mapping[str, Shape], lengths: Lengths, batch_tokens: int, training: Training, device: str
+    section: Mapping[str, Any],
+    shapes: Mapping[str, Shape],
+    lengths: Lengths,
+    batch_tokens: int,
+    training: Training,
+    device: str,
 ) -> float:
     """Target tokens, forward, backward and AdamW; the median of a few steps."""
     place, config = choose_device(device), configure(section)
