@@ -1,15 +1,19 @@
 """What a plan says, against torch's own counter of FLOPs, real saved tensors and formulas."""
 
 import json
+import sys
+from typing import ClassVar, Literal
 
 import pytest
 import torch
 from calling import refused, regard
 from kinds import KINDS
 from tiny import SETTINGS
+from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from regard.data.fields import Shape
+from regard.errors import UserError
 from regard.models import MODELS, Model, build, configure
 from regard.models.device import on_device
 from regard.models.interface import PLAIN, Loss
@@ -21,7 +25,8 @@ from regard.planning.example import Lengths, example, shapes_of
 from regard.planning.lecture import ROWS as LECTURE
 from regard.planning.lengths import lengths_of
 from regard.planning.outline import Drawing
-from regard.recipe import Data, Training, built_in, read
+from regard.planning.plan import plan
+from regard.recipe import Data, Recipe, Section, Training, built_in, read
 
 LENGTHS, PAIRS, VOCABULARY = Lengths(9, 7), 4, 50
 
@@ -221,6 +226,84 @@ def test_the_command_shows_ours_beside_the_lectures():
     lines = regard("plan", "demo", "training.updates=10").lines
     assert any(line.split("\t")[0] == "  decoder.attention" for line in lines)
     assert any("10 updates" in line for line in lines)
+
+
+class TaggerConfig(Section):
+    columns: ClassVar[dict[str, str]] = {"source": "text", "target": "tags"}
+    copies_words: ClassVar[bool] = False
+    kind: Literal["made_up"] = "made_up"
+
+
+class Tagger(Model):
+    """softmax(W x) at every word; or at the mean of them, where a row has one label."""
+
+    Config, writes = TaggerConfig, "target"
+
+    def __init__(self, config, source, target):
+        super().__init__()
+        self.embed, self.output = nn.Embedding(source.sizes[0], 6), nn.Linear(6, target.sizes[0] + 1)
+
+    def loss(self, batch, options=PLAIN):
+        states, target = self.embed(batch["source"].values), batch["target"].values
+        states = states.mean(1) if target.ndim == 1 else states[:, : target.shape[1]]
+        total = nn.functional.cross_entropy(self.output(states).flatten(0, -2), target.flatten(), reduction="sum")
+        return Loss(total, {"loss": total.detach()}, (target != 0).sum())
+
+    def part_names(self, options):
+        return ("loss",)
+
+
+@pytest.mark.parametrize(("kind", "target"), [("tags", 8), ("label", 1)])
+def test_any_shape_of_model_is_planned(kind, target, monkeypatch):
+    """What is written is as long as its field says, whatever length is asked for."""
+    monkeypatch.setitem(MODELS, "made_up", Tagger)
+    data = {"fields": {"target": {"kind": kind}}, "tokenizer": {"size": 90}, "batch_tokens": 90}
+    recipe = Recipe.model_validate({"model": {"kind": "made_up"}, "data": data, "training": {"updates": 3}})
+    found = plan("mine", recipe, source=9, target=7)
+    assert found.measured.lengths == (9, target)
+    assert found.cost.parameters == {"embeddings": 90 * 6, "output": (6 + 1) * 9}
+    assert found.cost.operations == {"output": 2 * 6 * 9}
+    assert found.tokens == 3 * 10 * target
+    shapes = shapes_of(recipe.data, configure(recipe.model))
+    assert rate.tokens_a_second({"kind": "made_up"}, shapes, found.measured.lengths, 90, recipe.training, "cpu") > 0
+
+
+def test_images_of_unknown_size_are_refused():
+    with pytest.raises(UserError, match=r"data\.fields\.source\.height"):
+        shapes_of(Data(fields={"source": {"kind": "image"}}), configure({}))
+    shapes = shapes_of(Data(fields={"source": {"kind": "image", "height": 8, "width": 4}}), configure({}))
+    assert shapes["source"] == ("image", (8, 4, 1))
+
+
+def test_vectors_and_images_are_planned():
+    side = {"kind": "transformer", "size": 8, "inner": 12, "layers": 1, "attention": {"heads": 2}}
+    for shape, positions in ((Shape("vectors", (5,)), LENGTHS.source), (Shape("image", (8, 4, 1)), 2)):
+        way = {"vectors": "features", "image": "patches"}[shape.kind]
+        section = {"encoder": {**side, "input": {"kind": way}}, "decoder": side}
+        cost = cost_of(section, {**WORDS, "source": shape}, LENGTHS, "cpu")
+        assert cost.operations["encoder.feed-forward"] == 2 * 2 * 8 * 12 * positions / LENGTHS.target
+
+
+def names_of_nn():
+    """Every name of every module of regard.nn, and every entry of their tables."""
+    modules = {name: vars(module) for name, module in sys.modules.items() if name.startswith("regard.nn")}
+    flat = {(where, name): value for where, names in modules.items() for name, value in names.items()}
+    tables = {
+        (*key, entry): one
+        for key, value in flat.items()
+        if key[1].isupper() and isinstance(value, dict)
+        for entry, one in value.items()
+    }
+    return {key: id(value) for key, value in {**flat, **tables}.items()}
+
+
+def test_nothing_is_replaced_while_a_plan_is_made():
+    batch = pairs(SECTIONS["transformer-experts"])
+    outlined(SECTIONS["transformer-experts"], "cuda")  # modules are imported
+    before = names_of_nn()
+    with Drawing("cuda") as drawing:
+        operations_of(drawing, drawn(drawing, configure(SECTIONS["transformer-experts"]), WORDS), batch)
+        assert names_of_nn() == before
 
 
 def test_errors_are_for_people():

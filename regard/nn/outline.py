@@ -1,8 +1,7 @@
 """Tensors that have a shape and a dtype and no elements: what a plan computes with.
 
-Tables of paths choose for an outline as they would on the device that it is planned for. What launches a kernel, or needs to
-know elements, is a `functools.singledispatch` function of its first tensor, and `planning/paths.py` says what it does for an
-outline.
+Tables of paths choose for an outline as they would on the device that it is planned for. What launches a kernel, or needs
+elements, is a `functools.singledispatch` function of its first tensor; `planning/paths.py` says what it does for an outline.
 """
 
 from typing import Any

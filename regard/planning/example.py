@@ -26,7 +26,7 @@ class Lengths(NamedTuple):
 
 
 def shapes_of(data: Data, config: ModelConfig) -> dict[str, Shape]:
-    """Text has as many words as the recipe asks for; of names and vectors, which only the data know, there are few."""
+    """A column of text has as many words as the recipe asks for; what only the data know (names, vectors) is small."""
     fields = configure_fields(data, config.columns)
     return {name: shape_of(name, field) for name, field in fields.items()}
 

@@ -1,4 +1,4 @@
-"""What kernels and scans do with outlines: nothing is launched, products are counted, what is kept for backward is kept."""
+"""What kernels and scans do with outlines: nothing is launched, products are counted, what backward needs is kept."""
 
 from collections.abc import Sequence
 from typing import Any
