@@ -6,6 +6,8 @@ import numpy as np
 import numpy.typing as npt
 
 from regard.data.fields import Field, Problems
+from regard.data.readers import Fault, Rows
+from regard.recipe import Pairs
 
 ADVICE = "a tokenizer that cuts at spaces has one token for each word: data.tokenizer.kind=word"
 
@@ -16,13 +18,19 @@ def mismatches(
     """By column: rows that should have as many positions as those of another column, and have not."""
     found = dict[str, Problems]()
     for name, field in fields.items():
-        other = field.like if field.like in lengths else name
+        other = field.like if field.like is not None and field.like in lengths else name
         ours, theirs = np.asarray(lengths[name]), np.asarray(lengths[other])
         found[name] = {
             int(row): f"{ours[row]} {name} for {theirs[row]} tokens of the {other} ({ADVICE})"
             for row in np.flatnonzero(ours != theirs)
         }
     return found
+
+
+def as_faults(files: Pairs, rows: Rows, problems: Mapping[str, Problems]) -> list[Fault]:
+    """Problems by column with the file and the line of each."""
+    each = ((name, row, problem) for name, found in problems.items() for row, problem in found.items())
+    return [Fault(files.file_of(name), rows.lines[row], problem) for name, row, problem in each]
 
 
 def check_values(

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from regard.data.copies import extended_rows
 from regard.data.fields import Field, Problems, tokenizer_of
 from regard.data.guides import Guides
-from regard.data.matching import mismatches
+from regard.data.matching import as_faults, mismatches
 from regard.data.readers import Fault, Rows
 from regard.recipe import Pairs
 
@@ -118,12 +118,8 @@ class Writer:
 
     def unlike(self, rows: Rows, files: Pairs, lengths: Mapping[str, Integers], known: set[int]) -> list[Fault]:
         """Rows of a column that goes position by position with another, and does not."""
-        return [
-            Fault(files.file_of(name), rows.lines[row], problem)
-            for name, problems in mismatches(self.fields, lengths).items()
-            for row, problem in problems.items()
-            if rows.lines[row] not in known
-        ]
+        found = as_faults(files, rows, mismatches(self.fields, lengths))
+        return [fault for fault in found if fault.line not in known]
 
     def too_long(self, files: Pairs, rows: Rows, row: int, lengths: Mapping[str, Integers]) -> Fault:
         name = next(name for name in self.fields if lengths[name][row] > self.max_length)

@@ -25,6 +25,8 @@ class Prediction(NamedTuple):
 class TrainedLabeller(Trained):
     """Texts in, labels out: one for each token, or one for each text."""
 
+    does = "gives labels"
+    usage = "regard predict MODEL < texts > labels"
     gives = ("likelihood", "labels")
 
     @property

@@ -9,7 +9,7 @@ import numpy.typing as npt
 from regard.data import store as stores
 from regard.data.faults import ADVICE, BadRows, Fault
 from regard.data.fields import Field, Text
-from regard.data.matching import check_values
+from regard.data.matching import as_faults, check_values
 from regard.data.readers import Rows, read_rows, taken_as_data
 from regard.data.store import Store
 from regard.errors import UserError
@@ -97,7 +97,7 @@ def unusable(
     if not any(limits) and all(isinstance(field, Text) for field in fields.values()):
         return [], []
     lengths, problems = check_values(fields, values)
-    wrong = [Fault(files.file_of(name), rows.lines[row], told) for name, each in problems.items() for row, told in each.items()]
+    wrong = as_faults(files, rows, problems)
     nothing = [0] * len(rows.lines)
     return wrong, faults(files, limits, rows.lines, lengths.get("source", nothing), lengths.get("target", nothing))
 

@@ -33,7 +33,9 @@ def plain_labels(model, row):
         states = {"mean": states.mean(0), "max": states.max(0).values}[model.pool.__name__.removesuffix("_over")][None]
     else:
         states = states[: len(SOURCES[row])]
-    return states @ model.output.weight.T + model.output.bias, torch.tensor(TAGS[row] if model.writes == "tags" else [WHOLE[row]])
+    return states @ model.output.weight.T + model.output.bias, torch.tensor(
+        TAGS[row] if model.writes == "tags" else [WHOLE[row]]
+    )
 
 
 @pytest.mark.parametrize("options", [LossOptions(), SMOOTHED], ids=["plain", "smoothed"])
@@ -45,7 +47,9 @@ def test_the_loss_of_a_labeller_is_pytorchs(kind, encoder, options):
     expected, number = 0, 0
     for row in range(3):
         logits, truth = plain_labels(model, row)
-        expected = expected + functional.cross_entropy(logits, truth - 1, reduction="sum", label_smoothing=options.label_smoothing)
+        expected = expected + functional.cross_entropy(
+            logits, truth - 1, reduction="sum", label_smoothing=options.label_smoothing
+        )
         number += len(truth)
     assert list(loss.parts) == ["loss"]
     assert int(loss.number) == number == (8 if kind == "tagger" else 3)
@@ -104,7 +108,9 @@ def test_a_labeller_refuses_what_is_for_sequences():
 def plain_gru(decoder, tokens):
     """Logits after each word: torch.nn.GRU from zero, tanh(W s + b), the output layer."""
     oracle = torch.nn.GRU(5, 4, 2, batch_first=True)
-    for parameter, weight in zip(oracle.parameters(), (weight for cell in decoder.cells for weight in cell.weights), strict=True):
+    for parameter, weight in zip(
+        oracle.parameters(), (weight for cell in decoder.cells for weight in cell.weights), strict=True
+    ):
         parameter.data = weight.data
     states, _ = oracle(decoder.embed.weight[torch.tensor([tokens])])
     hidden = torch.tanh(states[0] @ decoder.join.weight.T + decoder.join.bias)
