@@ -14,6 +14,7 @@ import regard.corpora
 import regard.training.schedules  # noqa: F401 - like those below, it registers a table that recipes name
 from regard.data.fields import Shape, configure_fields, outlines
 from regard.data.store import files_of
+from regard.decoding.generator import TrainedGenerator
 from regard.decoding.load import used_as
 from regard.errors import RecipeError, UserError
 from regard.evaluation.candidates import SEARCHES
@@ -27,6 +28,7 @@ from regard.recipe import Pairs, Recipe, Risk, choose
 from regard.tables import check_names as check_names
 from regard.training.expected import RISKS, refuse_hard_attention
 from regard.training.identity import flatten
+from regard.training.objective import options_of
 
 BYTES = 16  # of a parameter in training: its value, its gradient and AdamW's two moments
 PARTS = 50_000  # tensors of parameters; a thousand layers of a Transformer have thirty thousand
@@ -48,6 +50,7 @@ def check(recipe: Recipe) -> None:
             need_columns(files, config.columns, f"data.{where}" if where in ("train", "valid") else f"data.test.{where}")
     model = fitting(config, shapes, choose_device(training.device, int(os.environ.get("LOCAL_RANK", "0"))))
     if training.risk is not None:
+        refuse_unread(model, shapes[0])
         refuse_hard_attention(model)
         refuse_outputs_of_a_beam(training.risk)
     asking = {
@@ -58,6 +61,7 @@ def check(recipe: Recipe) -> None:
     for key, asked in asking.items():
         if asked and not model.has_attention:
             raise RecipeError(f"{key} asks where the model looks, and this one has no attention: leave it out")
+    model.part_names(options_of(training))  # it refuses what it has no use for
 
 
 def need_columns(files: Pairs, columns: Iterable[str], where: str) -> None:
@@ -67,6 +71,12 @@ def need_columns(files: Pairs, columns: Iterable[str], where: str) -> None:
             raise RecipeError(
                 f"{where} names no `{column}`, which the model needs: {where}.{column}=FILE or {where}.columns.{column}=..."
             )
+
+
+def refuse_unread(model: Model, source: Shape) -> None:
+    """Candidates are searched for anew from each source's tokens."""
+    if not issubclass(used_as(type(model)), TrainedGenerator) or source.kind != "text":
+        raise RecipeError("training.risk is for models that write a sequence for a text, and this one does not: leave it out")
 
 
 def refuse_outputs_of_a_beam(risk: Risk) -> None:

@@ -21,7 +21,7 @@ from regard.data.plan import BatchPlan
 from regard.data.readers import BadRows
 from regard.data.sealed import MANIFEST, lock, read_manifest, remove, sealed, sweep, verify
 from regard.data.store import Store
-from regard.decoding.load import in_use
+from regard.decoding.load import in_use, used_as
 from regard.errors import DamagedError, UserError
 from regard.evaluation.alignment import choose_reading, read_gold
 from regard.evaluation.candidates import proposer
@@ -273,10 +273,12 @@ def model_card(recipe: Recipe, best: list[Best]) -> str:
     by = metric_of(recipe)
     steps = ", ".join(f"{one.step} ({METRICS[by].rank(one.score):.3f})" for one in best)
     imports = "".join(f" --import {name}" for name in recipe.imports or ())
+    model = MODELS[configure(recipe.model).kind]
+    usage = used_as(model).usage.replace("MODEL <", f"MODEL{imports} <")
     return (
-        "---\nlibrary_name: regard\npipeline_tag: translation\n---\n\n"
+        f"---\nlibrary_name: regard\npipeline_tag: {model.pipeline_tag}\n---\n\n"
         f"{recipe.about}\n\nMean of the checkpoints with the best validation {by}, by step: {steps}.\n\n"
-        f"Use: `regard generate MODEL{imports} < input > output`. The whole recipe is in `recipe.yaml`.\n\n"
+        f"Use: `{usage}`. The whole recipe is in `recipe.yaml`.\n\n"
         f"```json\n{json.dumps(recipe.model, indent=1)}\n```\n"
     )
 

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from regard.cli import failures
+from regard.cli.columns import Columns, as_section, column_files, named
 
 if TYPE_CHECKING:
+    from regard.decoding.trained import Trained
     from regard.evaluation.metrics import Score
 
 
@@ -18,6 +20,7 @@ def evaluate(
     source: Annotated[Path | None, typer.Option(help="Test sentences; without it, the test sets of the run's recipe.")] = None,
     target: Annotated[Path | None, typer.Option(help="Their reference translations.")] = None,
     pairs: Annotated[Path | None, typer.Option(help="Both in one .tsv, .csv, .jsonl or .parquet file instead.")] = None,
+    column: Columns = None,
     alignment: Annotated[Path | None, typer.Option(help="Gold word alignments, for the alignment error rate.")] = None,
     beam: Annotated[int | None, typer.Option(min=1, help="Hypotheses kept at each step; 1 is greedy.")] = None,
     lengths: Annotated[bool, typer.Option("--by-length", help="BLEU also by the length of the source.")] = False,
@@ -25,7 +28,7 @@ def evaluate(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of a table.")] = False,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
 ) -> None:
-    """Score a model on test sets: BLEU and chrF with their signatures, exact match, perplexity, alignment error."""
+    """Score a model on test sets: BLEU and chrF with their signatures, exact match, perplexity, accuracy, alignment error."""
     from regard.cli.generate import given as chosen
     from regard.cli.generate import one_line
     from regard.data.links import read_links
@@ -37,14 +40,17 @@ def evaluate(
     from regard.recipe import Pairs, parse
     from regard.run import test_sets
 
-    given = {"source": source, "target": target, "pairs": pairs, "alignment": alignment}
+    columns = named(column)
+    given = {"source": source, "target": target, "pairs": pairs, "alignment": alignment, **column_files(columns, pairs)}
     if {name for name, path in given.items() if path is not None} == {"alignment"}:
         raise UserError("--alignment goes with --source and --target; the recipe's test sets name their own")
     results, failed = dict[str, Any](), False
     recipes_own: AbstractContextManager[dict[str, Pairs]] = nullcontext({}) if any(given.values()) else test_sets(run)
-    with recipes_own as named, spooled(given) as (files, _):
+    with recipes_own as own, spooled(given) as (files, _):
         trained = load(run, device)
-        sets = named or {"test": parse(Pairs, {name: str(path) for name, path in files.items()})}
+        refuse(run, trained, {"--beam": beam is not None, "--by-length": lengths}, output)
+        usual = {name: str(path) for name, path in files.items() if name in Pairs.model_fields}
+        sets = own or {"test": parse(Pairs, {**usual, **as_section(columns, files)})}
         tests = {
             name: (read_test(one, trained.fields), read_links(one.alignment) if one.alignment else None)
             for name, one in sets.items()
@@ -56,7 +62,7 @@ def evaluate(
         )
         failed = failed or bool(problems)
         scores, outputs = measure(trained, rows, gold, trained.settings(**chosen(beam=beam)))
-        groups = by_length(rows, outputs) if lengths and "outputs" in trained.gives else []
+        groups = by_length(rows, outputs) if lengths else []
         results[name] = {"pairs": len(rows), **{score.name: score.value for score in scores}}
         results[name] |= {"signatures": [score.signature for score in scores if score.signature]}
         results[name] |= {"by_length": [[label, count, score.value] for label, count, score in groups]} if lengths else {}
@@ -64,14 +70,25 @@ def evaluate(
             path = output if len(sets) == 1 else output.with_name(f"{output.name}.{name}")
             path.write_text("".join(f"{one_line(text)}\n" for text in outputs), encoding="utf-8")
         if not as_json:
-            show(name, len(rows), scores, groups)
+            show(name, len(rows), "pairs" if "outputs" in trained.gives else "rows", scores, groups)
     if as_json:
         typer.echo(json.dumps(results, indent=1))
     failures.leave(failed)
 
 
-def show(name: str, rows: int, scores: list["Score"], groups: list[tuple[str, int, "Score"]]) -> None:
-    typer.echo(f"{name}: {rows:,} pairs")
+def refuse(run: Path, trained: "Trained", written: dict[str, bool], output: Path | None) -> None:
+    """Options that mean nothing to a model of this shape."""
+    from regard.errors import UserError
+
+    for option, given in written.items():
+        if given and "outputs" not in trained.gives:
+            raise UserError(f"{run}: {option} is for models that write outputs, and this one {trained.does}: leave it out")
+    if output is not None and not {"outputs", "labels"} & set(trained.gives):
+        raise UserError(f"{run}: --output is for models with outputs or labels, and this one {trained.does}: leave it out")
+
+
+def show(name: str, rows: int, what: str, scores: list["Score"], groups: list[tuple[str, int, "Score"]]) -> None:
+    typer.echo(f"{name}: {rows:,} {what}")
     for score in scores:
         typer.echo(f"  {score.name:22} {score.value:9.3f}   {score.signature}".rstrip())
     for label, count, score in groups:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from regard.cli.columns import Columns, as_section, column_files, named
 from regard.cli.ranks import under_torchrun
 from regard.errors import UserError
 
@@ -30,6 +31,8 @@ def train(
     pairs: Annotated[Path | None, typer.Option(help="Both in one .tsv, .csv, .jsonl or .parquet file instead.")] = None,
     valid_source: Annotated[Path | None, typer.Option(help="Validation sentences; else some rows are held out.")] = None,
     valid_target: Annotated[Path | None, typer.Option(help="Their translations.")] = None,
+    column: Columns = None,
+    valid_column: Annotated[list[str] | None, typer.Option(metavar="NAME=FILE", help="The same for validation.")] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Say nothing but errors.")] = False,
 ) -> None:
     """Train a model from a recipe, or from two files with choices made for you."""
@@ -41,12 +44,16 @@ def train(
         raise UserError("--run is empty; name a directory (is a variable unset?)")
     from regard.data.spool import spooled
 
+    columns, valid_columns = named(column), named(valid_column, "--valid-column")
     options = {"source": source, "target": target, "pairs": pairs, "valid_source": valid_source, "valid_target": valid_target}
+    options |= column_files(columns, pairs) | {f"valid-{name}": path for name, path in column_files(valid_columns).items()}
     place = Path(run) if run else None
     directory = place or Path("runs") / (Path(names[0]).stem if names else "model")
     with spooled(options) as (texts, folder):
         files = given(source=texts.get("source"), target=texts.get("target"), pairs=texts.get("pairs"))
+        files |= as_section(columns, texts)
         valid = given(source=texts.get("valid_source"), target=texts.get("valid_target"))
+        valid |= as_section(valid_columns, {name.removeprefix("valid-"): path for name, path in texts.items()})
         changes = [word for word in words if "=" in word]
         chosen = build_recipe(names[0] if names else None, place, resume, files, valid, changes)
 
@@ -57,12 +64,12 @@ def train(
         sys.exit(128 + stopped)
 
 
-def given(**paths: Path | None) -> dict[str, str]:
+def given(**paths: Path | None) -> dict[str, Any]:
     return {name: str(path.absolute()) for name, path in paths.items() if path is not None}
 
 
 def build_recipe(
-    name: str | None, run: Path | None, resume: bool, files: dict[str, str], valid: dict[str, str], overrides: list[str]
+    name: str | None, run: Path | None, resume: bool, files: dict[str, Any], valid: dict[str, Any], overrides: list[str]
 ) -> "Recipe":
     """From its name, from the run that goes on, or from the size of the data."""
     from regard.recipe import Recipe, override, parse, read_values
@@ -80,7 +87,7 @@ def build_recipe(
     return parse(Recipe, override(with_files(values, files, valid), overrides))
 
 
-def with_files(values: dict[str, Any], files: dict[str, str], valid: dict[str, str]) -> dict[str, Any]:
+def with_files(values: dict[str, Any], files: dict[str, Any], valid: dict[str, Any]) -> dict[str, Any]:
     data = values.get("data") or {}
     if not isinstance(data, dict):
         raise UserError(f"data: a section with keys, not {data!r:.80}")
@@ -92,11 +99,13 @@ def with_files(values: dict[str, Any], files: dict[str, str], valid: dict[str, s
     return {**values, "data": data}
 
 
-def sensible(files: dict[str, str]) -> dict[str, Any]:
+def sensible(files: dict[str, Any]) -> dict[str, Any]:
     """The recipe for data of this size, read off the number of training rows."""
     from regard.cli.choices import recipe_for
     from regard.data.readers import read_rows
     from regard.recipe import Pairs, parse
 
+    if others := files.get("columns", {}).keys() - {"source", "target"}:
+        raise UserError(f"--column {min(others)}=...: without a recipe a model from source to target is trained; name a recipe")
     rows = sum(len(block.lines) for block in read_rows(parse(Pairs, files)))
     return recipe_for(rows)

@@ -334,19 +334,25 @@ class Image(Files):
 
 
 class FirstFile(FieldFitter):
-    """The first file tells how all must be."""
+    """The first file that can be read tells how all must be."""
 
     def __init__(self, make: Callable[[Path], Field]) -> None:
         self.make = make
         self.field: Field | None = None
+        self.problem = "there is none"
 
     def add(self, values: Sequence[str], column: str) -> None:
-        if self.field is None and values:
-            self.field = self.make(Path(values[0]))
+        """Files that cannot be read are faults of their rows, which are told with their lines when they are encoded."""
+        for value in values if self.field is None else ():
+            try:
+                self.field = self.make(Path(value))
+                return
+            except UserError as error:
+                self.problem = f"the last was {error}"
 
     def finish(self) -> Field:
         if self.field is None:
-            raise UserError("there is no file to learn the size of a column from")
+            raise UserError(f"none of the files that the column names can be read: {self.problem}")
         return self.field
 
 

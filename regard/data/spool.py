@@ -110,8 +110,15 @@ def renamed(data: Data, folder: Path, target: Path) -> Data:
 
     def moved(pairs: Pairs | None) -> Pairs | None:
         names = {} if pairs is None else {name: getattr(pairs, name) for name in ("source", "target", "pairs")}
-        inside = {name: target / path.name for name, path in names.items() if path is not None and path.parent == folder}
-        return None if pairs is None else pairs.model_copy(update=inside)
+        inside: dict[str, object] = {
+            name: target / path.name for name, path in names.items() if path is not None and path.parent == folder
+        }
+        columns = {} if pairs is None else {name: moved_column(place) for name, place in pairs.columns.items()}
+        return None if pairs is None else pairs.model_copy(update={**inside, "columns": columns})
+
+    def moved_column(place: int | str) -> int | str:
+        path = Path(str(place))
+        return str(target / path.name) if path.parent == folder else place
 
     return data.model_copy(update={"train": moved(data.train), "valid": moved(data.valid)})
 

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from regard.data.copies import extended_rows
 from regard.data.fields import Field, Problems, tokenizer_of
 from regard.data.guides import Guides
+from regard.data.matching import as_faults, mismatches
 from regard.data.readers import Fault, Rows
 from regard.recipe import Pairs
 
@@ -118,16 +119,8 @@ class Writer:
 
     def unlike(self, rows: Rows, files: Pairs, lengths: Mapping[str, Integers], known: set[int]) -> list[Fault]:
         """Rows of a column that goes position by position with another, and does not."""
-        found = list[Fault]()
-        for name, field in self.fields.items():
-            if field.like is None or field.like not in lengths:
-                continue
-            for row in np.flatnonzero(lengths[name] != lengths[field.like]):
-                if rows.lines[row] not in known:
-                    problem = f"{lengths[name][row]} {name} for {lengths[field.like][row]} tokens of the {field.like}"
-                    advice = "a tokenizer that cuts at spaces has one token for each word: data.tokenizer.kind=word"
-                    found.append(Fault(files.file_of(name), rows.lines[row], f"{problem} ({advice})"))
-        return found
+        found = as_faults(files, rows, mismatches(self.fields, lengths))
+        return [fault for fault in found if fault.line not in known]
 
     def too_long(self, files: Pairs, rows: Rows, row: int, lengths: Mapping[str, Integers]) -> Fault:
         name = next(name for name in self.fields if lengths[name][row] > self.max_length)

@@ -30,6 +30,8 @@ class TrainedGenerator(TeacherForced):
     Texts that the model cannot read raise an InputError once the others are answered: it holds their results.
     """
 
+    does = "writes outputs"
+    usage = "regard generate MODEL < input > output"
     gives = ("outputs", "likelihood", "links")
 
     def generate(

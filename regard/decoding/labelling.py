@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from regard.data.fields import Label
+from regard.data.matching import check_values
 from regard.decoding.forcing import Likelihood
 from regard.decoding.trained import Answers, Trained, batches
 
@@ -24,6 +25,8 @@ class Prediction(NamedTuple):
 class TrainedLabeller(Trained):
     """Texts in, labels out: one for each token, or one for each text."""
 
+    does = "gives labels"
+    usage = "regard predict MODEL < texts > labels"
     gives = ("likelihood", "labels")
 
     @property
@@ -50,15 +53,19 @@ class TrainedLabeller(Trained):
     def score(self, rows: Iterable[Sequence[str]]) -> list[Likelihood]:
         """log p(labels | text) of each row."""
         both = list(rows)
-        wanted, problems = self.labels.encode([labels for _, labels in both])
+        texts, labels = [text for text, _ in both], [names for _, names in both]
+        wanted, _ = self.labels.encode(labels)
+        _, problems = check_values(self.fields, {"source": texts, self.model.writes: labels})
+        wrong = problems["source"] | problems[self.model.writes]
 
-        def read(chances: Tensor, row: int) -> Likelihood:
+        def read(chances: Tensor, row: int) -> Likelihood | None:
+            if row in wrong:
+                return None
             truth = torch.tensor(wanted[row], device=chances.device) - 1
-            each = chances.log().gather(1, truth[:, None]) if len(truth) == len(chances) else chances.new_full((), -torch.inf)
-            return Likelihood(float(each.double().sum()), len(truth))
+            return Likelihood(float(chances.log().gather(1, truth[:, None]).double().sum()), len(truth))
 
-        found = self.each([text for text, _ in both], read)
-        return Answers(found.results, {**found.problems, **problems}).all("rows")
+        found = self.each(texts, read)
+        return Answers(found.results, dict(sorted((found.problems | wrong).items()))).all("rows")
 
     @torch.inference_mode()
     def each(self, texts: Sequence[str], read: Callable[[Tensor, int], Any]) -> Answers[Any]:

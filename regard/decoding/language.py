@@ -21,6 +21,8 @@ from regard.recipe import Decoding
 class TrainedLanguageModel(TeacherForced):
     """continue_, score."""
 
+    does = "continues texts"
+    usage = 'regard.load("MODEL").continue_(["a text"])'
     gives = ("likelihood",)
 
     @torch.inference_mode()

@@ -1,6 +1,7 @@
 """From a directory to a model in use: the shape of the model says what it can do."""
 
 from pathlib import Path
+from typing import TypeVar
 
 import torch
 
@@ -12,6 +13,8 @@ from regard.errors import UserError
 from regard.models import Generator, Labeller, LanguageModel, Model
 from regard.models.device import choose_device
 from regard.models.directory import Bundle, load_model
+
+Use = TypeVar("Use", bound=Trained)
 
 # A shape of model, and what it is in use; the nearest class counts
 IN_USE: dict[type[Model], type[Trained]] = {
@@ -34,9 +37,17 @@ def load(path: str | Path, device: str = "auto") -> Trained:
     return in_use(load_model(Path(path)), choose_device(device))
 
 
-def load_generator(path: str | Path, device: str = "auto") -> TrainedGenerator:
-    """The same, of a model that writes outputs; others are refused."""
+def load_as(use: type[Use], path: str | Path, device: str = "auto") -> Use:
+    """The same, of a model for this use; others are refused."""
     trained = load(path, device)
-    if not isinstance(trained, TrainedGenerator):
-        raise UserError(f"{path}: this model writes no outputs (in use it is a {type(trained).__name__})")
+    if not isinstance(trained, use):
+        kind = type(trained.model).Config.model_fields["kind"].default
+        raise UserError(
+            f"{path}: this model (model.kind={kind}) {trained.does}, and one that {use.does} is needed here; it is used by "
+            f"`{trained.usage.replace('MODEL', str(path))}`"
+        )
     return trained
+
+
+def load_generator(path: str | Path, device: str = "auto") -> TrainedGenerator:
+    return load_as(TrainedGenerator, path, device)

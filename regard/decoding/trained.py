@@ -39,6 +39,8 @@ class Answers(Generic[Result]):
 class Trained:
     """What every shape of model has in use. `regard.load` returns the class that fits it: regard.decoding.load.IN_USE."""
 
+    does: ClassVar[str] = "does something of its own"  # in words
+    usage: ClassVar[str] = 'regard.load("MODEL")'
     gives: ClassVar[tuple[str, ...]] = ()  # what metrics may need of it: entries of SOURCES in `evaluation/evaluate.py`
 
     def __init__(self, bundle: Bundle, device: torch.device | str = "cpu") -> None:

@@ -3,8 +3,9 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from regard.data.fields import Field
+from regard.data.fields import Field, Text
 from regard.data.links import Links
+from regard.data.matching import as_faults, check_values
 from regard.data.readers import BadRows, read_rows
 from regard.decoding.reading import Pair
 from regard.errors import UserError
@@ -21,8 +22,10 @@ def read_test(files: Pairs, fields: Mapping[str, Field]) -> list[Any]:
         raise UserError(f"a test set of this model has {' and '.join(fields)}; this one has no {' and no '.join(missing)}")
     for rows in read_rows(files):
         bad.add(rows.faults)
-        values = (field.located(rows.columns[name], files.file_of(name).parent) for name, field in fields.items())
-        found += list(zip(*values, strict=True))
+        values = {name: field.located(rows.columns[name], files.file_of(name).parent) for name, field in fields.items()}
+        if not all(isinstance(field, Text) for field in fields.values()):  # every text can be read
+            bad.add(as_faults(files, rows, check_values(fields, values)[1]))
+        found += list(zip(*values.values(), strict=True))
     return found
 
 

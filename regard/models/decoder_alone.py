@@ -137,6 +137,11 @@ class DecoderAlone(Generator):
 
     def __init__(self, config: DecoderAloneConfig, source: Shape, target: Shape) -> None:
         super().__init__()
+        if source.kind != target.kind:
+            raise UserError(
+                "model.kind=decoder_alone reads source and target by one table of words: a source of kind "
+                f"`{source.kind}` needs an encoder (model.kind=sequence_to_sequence)"
+            )
         if source != target:
             raise UserError(
                 "model.kind=decoder_alone reads source and target by one table of words, and the vocabularies have "

@@ -26,6 +26,7 @@ class Generator(Model):
     """Encoder and decoder, or a decoder alone. The column `target` is what it writes: tokens, END, PAD ..."""
 
     writes = "target"
+    pipeline_tag = "translation"
     validate_by = "bleu"
     decoder: Decoder
 
@@ -50,7 +51,7 @@ class Generator(Model):
     def encode(self, batch: Batch) -> Memory:
         raise NotImplementedError
 
-    def past(self, values: Tensor) -> Float[Tensor, "batch source source"] | None:
+    def self_attention_weights(self, values: Tensor) -> Float[Tensor, "batch source source"] | None:
         """Where source words looked while they were read, if the model attends to what it reads."""
         return None
 

@@ -185,6 +185,7 @@ class Model(nn.Module):
     Config: ClassVar[Any]  # how a recipe describes it; its `columns` are those of a batch, and the kind of each
     writes: ClassVar[str]  # the column that the loss is about
     validate_by: ClassVar[str] = "loss"  # the metric that decides on checkpoints, unless a recipe names another
+    pipeline_tag: ClassVar[str]  # what a model card calls the task: a word of Hugging Face's hub
     has_attention: bool = False  # whether it can tell where it looked
     copies_words: bool = False  # whether a batch must say what can be copied
 

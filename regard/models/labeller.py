@@ -70,7 +70,9 @@ class Labeller(Model):
 
     def part_names(self, options: LossOptions) -> tuple[str, ...]:
         if options.penalties or options.scheduled_sampling:
-            raise UserError("training.penalties and training.scheduled_sampling are for models that write a sequence")
+            raise UserError(
+                "training.penalties and training.scheduled_sampling are for models that write a sequence: leave them out"
+            )
         mixes = any(isinstance(module, Experts) for module in self.modules())
         return ("loss", "experts") if mixes else ("loss",)
 
@@ -94,6 +96,7 @@ class Tagger(Labeller):
 
     Config = TaggerConfig
     writes = "tags"
+    pipeline_tag = "token-classification"
 
     def states(self, memory: Memory) -> Float[Tensor, "batch positions size"]:
         return memory.states
@@ -104,6 +107,7 @@ class Classifier(Labeller):
 
     Config = ClassifierConfig
     writes = "label"
+    pipeline_tag = "text-classification"
 
     def __init__(self, config: ClassifierConfig, source: Shape, labels: Shape) -> None:
         super().__init__(config, source, labels)

@@ -86,6 +86,7 @@ class LanguageModel(Generator):
     """The column `target` is all that there is."""
 
     Config = LanguageModelConfig
+    pipeline_tag = "text-generation"
     validate_by = "loss"
     decoder: RecurrentText | TransformerText
 

@@ -9,6 +9,7 @@ import numpy.typing as npt
 from regard.data import store as stores
 from regard.data.faults import ADVICE, BadRows, Fault
 from regard.data.fields import Field, Text
+from regard.data.matching import as_faults, check_values
 from regard.data.readers import Rows, read_rows, taken_as_data
 from regard.data.store import Store
 from regard.errors import UserError
@@ -93,14 +94,11 @@ def read_valid(data: Data, limits: Limits, fields: Mapping[str, Field], director
 def unusable(
     files: Pairs, rows: Rows, values: Mapping[str, list[str]], limits: Limits, fields: Mapping[str, Field]
 ) -> tuple[list[Fault], list[Fault]]:
-    """Rows that a field cannot read, and rows that the model has no places for."""
+    """Rows that the fields cannot read, and rows that the model has no places for."""
     if not any(limits) and all(isinstance(field, Text) for field in fields.values()):
         return [], []
-    wrong, lengths = list[Fault](), dict[str, list[int]]()
-    for name, field in fields.items():
-        read, problems = field.encode(values[name])
-        lengths[name] = [len(row) for row in read]
-        wrong += [Fault(files.file_of(name), rows.lines[row], problem) for row, problem in problems.items()]
+    lengths, problems = check_values(fields, values)
+    wrong = as_faults(files, rows, problems)
     nothing = [0] * len(rows.lines)
     return wrong, faults(files, limits, rows.lines, lengths.get("source", nothing), lengths.get("target", nothing))
 
