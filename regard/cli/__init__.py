@@ -22,8 +22,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 for verb in (
-    train.train, generate.generate, predict.predict, evaluate.evaluate, align.align, look.look, plan.plan, verify.verify, recipes.recipes,
-    corpora.corpora,
+    train.train, generate.generate, predict.predict, evaluate.evaluate, align.align, look.look, plan.plan,
+    verify.verify, recipes.recipes, corpora.corpora,
 ):  # fmt: skip
     app.command()(with_imports(verb))
 app.add_typer(lab.lab)

@@ -1,12 +1,146 @@
-"""Values that are files of their own: vectors in `.npy`, images."""
+"""Columns whose values are files of their own: vectors in `.npy`, images."""
 
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from regard.errors import DataError
+from regard.bounds import Size
+from regard.data.field import FEWEST, Field, FieldFitter, Problems, Shape
+from regard.errors import DataError, UserError
+from regard.recipe import Section
+
+
+class VectorsConfig(Section):
+    kind: Literal["vectors"] = "vectors"
+
+
+class Files(Field):
+    """The name of a file a row."""
+
+    from_files = True
+
+    @classmethod
+    def located(cls, values: list[str], folder: Path) -> list[str]:
+        return [str(folder / value) for value in values]
+
+
+class Vectors(Files):
+    """The name of a `.npy` file a row: [time, elements], as many elements in each."""
+
+    kind, form, Config = "vectors", "plain", VectorsConfig
+
+    def __init__(self, elements: int) -> None:
+        self.features = (elements,)
+
+    @classmethod
+    def fitter(cls, config: VectorsConfig) -> FieldFitter:
+        return FirstFile(lambda path: cls(read_vectors(path).shape[1]))
+
+    @classmethod
+    def outline(cls, config: Any) -> Shape:
+        return Shape(cls.kind, (FEWEST,))
+
+    @property
+    def shape(self) -> Shape:
+        return Shape(self.kind, self.features)
+
+    def encode(self, values: Sequence[str]) -> tuple[list[Any], Problems]:
+        return read_each(values, lambda path: read_vectors(path, self.features[0]))
+
+    def facts(self) -> dict[str, Any]:
+        return {"elements": self.features[0]}
+
+    @classmethod
+    def restore(cls, facts: Mapping[str, Any]) -> "Vectors":
+        return cls(whole(facts["elements"]))
+
+
+class ImageConfig(Section):
+    kind: Literal["image"] = "image"
+    height: Size | None = None  # to which images are scaled; as the first one is, otherwise
+    width: Size | None = None
+
+
+class Image(Files):
+    """The name of an image file a row (`.npy` of bytes, or what Pillow reads): [height, width, channels], all of one size."""
+
+    kind, form, Config, width = "image", "single", ImageConfig, "|u1"
+
+    def __init__(self, height: int, width: int, channels: int, scaled: bool) -> None:
+        self.features, self.scaled = (height, width, channels), scaled
+
+    @classmethod
+    def fitter(cls, config: ImageConfig) -> FieldFitter:
+        def first(path: Path) -> Image:
+            height, width, channels = read_image(path).shape
+            scaled = config.height is not None or config.width is not None
+            return cls(config.height or height, config.width or width, channels, scaled)
+
+        return FirstFile(first)
+
+    @classmethod
+    def outline(cls, config: ImageConfig) -> Shape:
+        return Shape(cls.kind, (config.height or 0, config.width or 0, 1))  # whether patches fit 0 pixels is no question
+
+    @property
+    def shape(self) -> Shape:
+        return Shape(self.kind, self.features)
+
+    def encode(self, values: Sequence[str]) -> tuple[list[Any], Problems]:
+        return read_each(values, lambda path: read_image(path, self.features, self.scaled)[None])
+
+    def facts(self) -> dict[str, Any]:
+        height, width, channels = self.features
+        return {"height": height, "width": width, "channels": channels, "scaled": self.scaled}
+
+    @classmethod
+    def restore(cls, facts: Mapping[str, Any]) -> "Image":
+        height, width, channels = (whole(facts[key]) for key in ("height", "width", "channels"))
+        return cls(height, width, channels, bool(facts["scaled"]))
+
+
+class FirstFile(FieldFitter):
+    """The first file that can be read tells how all must be."""
+
+    def __init__(self, make: Callable[[Path], Field]) -> None:
+        self.make = make
+        self.field: Field | None = None
+        self.problem = "there is none"
+
+    def add(self, values: Sequence[str], column: str) -> None:
+        """Files that cannot be read are faults of their rows, which are told with their lines when they are encoded."""
+        for value in values if self.field is None else ():
+            try:
+                self.field = self.make(Path(value))
+                return
+            except UserError as error:
+                self.problem = f"the last was {error}"
+
+    def finish(self) -> Field:
+        if self.field is None:
+            raise UserError(f"none of the files that the column names can be read: {self.problem}")
+        return self.field
+
+
+def read_each(paths: Sequence[str], read: Callable[[Path], Any]) -> tuple[list[Any], Problems]:
+    """What is read from each file; nothing from those that cannot be."""
+    rows, problems = list[Any](), Problems()
+    for row, path in enumerate(paths):
+        try:
+            rows.append(read(Path(path)))
+        except UserError as error:
+            rows.append([])
+            problems[row] = str(error)
+    return rows, problems
+
+
+def whole(value: object) -> int:
+    if type(value) is not int or not 0 < value < 1 << 20:
+        raise ValueError(f"{value!r:.40} is not a size")
+    return value
 
 
 def read_array(path: Path) -> npt.NDArray[Any]:
