@@ -15,7 +15,7 @@ import regard.training.schedules  # noqa: F401 - like those below, it registers 
 from regard.data.fields import Shape, configure_fields, outlines
 from regard.data.store import files_of
 from regard.decoding.generator import TrainedGenerator
-from regard.decoding.load import used_as
+from regard.decoding.load import can_give, used_as
 from regard.errors import RecipeError, UserError
 from regard.evaluation.candidates import SEARCHES
 from regard.evaluation.evaluate import SOURCES
@@ -91,8 +91,8 @@ def check_metric(recipe: Recipe, model: type[Model]) -> None:
     to be generated may bring them."""
     by, data = recipe.training.validate_by or model.validate_by, recipe.data
     choose(SOURCES, METRICS[by].needs, "need of the metric in training.validate_by")
-    if METRICS[by].needs not in (given := used_as(model).gives):
-        fitting = ", ".join(name for name, metric in METRICS.items() if metric.needs in given)
+    if not can_give(use := used_as(model), METRICS[by].needs):
+        fitting = ", ".join(name for name, metric in METRICS.items() if metric.needs in use.gives)
         raise RecipeError(
             f"training.validate_by={by} is not for this shape of model ({recipe.model.get('kind')}): take {fitting}"
         )

@@ -8,7 +8,7 @@ from regard import imports
 # every table that ARCHITECTURE.md says to add a line to, by where it stands
 TABLES = {
     "CELLS": "regard.nn.recurrent.cells",
-    "CONNECTIONS": "regard.nn.recurrent",
+    "CONNECTIONS": "regard.nn.recurrent.layers",
     "SCORES": "regard.nn.attention.scores",
     "SCOPES": "regard.nn.attention.scopes",
     "SELECTIONS": "regard.nn.attention.selections",
@@ -16,8 +16,12 @@ TABLES = {
     "NORMS": "regard.nn.transformer.norms",
     "FEEDFORWARDS": "regard.nn.transformer.feedforward",
     "MODELS": "regard.models",
+    "FIELDS": "regard.data.fields",
+    "INPUTS": "regard.models.inputs",
+    "POOLINGS": "regard.nn.pooling",
+    "BODIES": "regard.models.language_model",
     "COPIES": "regard.nn.copying",
-    "PENALTIES": "regard.training.penalties",
+    "PENALTIES": "regard.models.penalties",
     "SYMMETRISATIONS": "regard.data.symmetrise",
     "CONTEXTS": "regard.models.decoders.context",
     "ENCODERS": "regard.models.encoders",

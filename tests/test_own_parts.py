@@ -5,6 +5,7 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
+import tasks
 from calling import refused
 from calling import regard as command
 from own_parts import PATHS, TABLES, as_in_a_new_process
@@ -76,6 +77,7 @@ TRAINED = {
     "SEARCHES": (VALUE, "beam", ["training.risk={objective: minimum_risk, search: mine, candidates: 2}"]),
     "NORMALISATIONS": (VALUE, "gnmt", ["decoding.length_norm=mine"]),
 }
+TOGETHER = ("FIELDS", "INPUTS")  # a modality of one's own is an entry of both: test_new_modality.py
 LONG = "decoding.max_length=6"  # a model that has hardly begun never ends
 
 
@@ -133,6 +135,16 @@ def test_a_metric_of_one_s_own_is_told_by_evaluate_too(tmp_path):
     assert sum(score.value for _, _, score in by_length(pairs, outputs, "mine")) == sum(map(len, outputs))
 
 
+def test_a_need_of_one_s_own_is_asked_of_every_shape(tmp_path):
+    bring(tmp_path, "SOURCES", SOURCE)
+    made = regard.recipe.parse(regard.recipe.Recipe, tasks.recipe("tagger", tasks.write(tmp_path, "tagger"), updates=2))
+    run.train(made, tmp_path / "run", talk=False)
+    from regard.evaluation.evaluate import evaluate
+
+    scores, _ = evaluate(regard.load(tmp_path / "run"), [("a b", "V C")])
+    assert {score.name: score.value for score in scores}["mine"] == 1.0
+
+
 def run_rows(directory):
     from regard.training.journal import read_journal
 
@@ -153,6 +165,20 @@ def test_a_path_of_one_s_own_computes(family, tmp_path):
     use(str(tmp_path / "mine.py"))
     run.train(recipe_with(tmp_path, [STACK] if family == "attention" else []), tmp_path / "run", talk=False)
     assert import_module(PATHS[family]).PATHS["mine"].calls
+
+
+@pytest.mark.parametrize(("table", "code", "base", "task", "key"), [
+    ("POOLINGS", VALUE, "max", "classifier", "model.pooling=mine"),
+    ("BODIES", KIND, "recurrent", "recurrent_texts", "model.decoder.kind=mine"),
+])  # fmt: skip
+def test_a_part_of_one_s_own_in_another_shape_of_model(table, code, base, task, key, tmp_path):
+    values = tasks.recipe(task, tasks.write(tmp_path, task), updates=2)
+    with as_in_a_new_process():
+        bring(tmp_path, table, code, base)
+        run.train(regard.recipe.parse(regard.recipe.Recipe, override(values, [key])), tmp_path / "run", talk=False)
+        assert len(regard.load(tmp_path / "run").score([("a b", "with a")])) == 1
+    with pytest.raises(UserError, match=r"'mine'.*mine\.py"):
+        regard.load(tmp_path / "run")
 
 
 def test_a_reader_of_one_s_own_reads(tmp_path):

@@ -28,6 +28,11 @@ def used_as(model: type[Model]) -> type[Trained]:
     return next(IN_USE[shape] for shape in model.__mro__ if shape in IN_USE)
 
 
+def can_give(use: type[Trained], need: str) -> bool:
+    """Whether metrics may ask a model in this use for it; what no use lists is of somebody's own, and asked of all."""
+    return need in use.gives or not any(need in other.gives for other in IN_USE.values())
+
+
 def in_use(bundle: Bundle, device: torch.device | str = "cpu") -> Trained:
     return used_as(type(bundle.model))(bundle, device)
 

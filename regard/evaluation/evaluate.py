@@ -7,6 +7,7 @@ from regard.data.fields import Field, Text
 from regard.data.links import Links
 from regard.data.matching import as_faults, check_values
 from regard.data.readers import BadRows, read_rows
+from regard.decoding.load import can_give
 from regard.decoding.reading import Pair
 from regard.errors import UserError
 from regard.evaluation.metrics import METRICS, Score
@@ -108,7 +109,8 @@ def evaluate(
     """Every metric that applies, and the outputs they judge."""
     if gold is not None and len(gold) != len(pairs):
         raise UserError(f"{len(gold)} lines of gold alignments for {len(pairs)} pairs")
-    known = set(trained.gives) - (set() if gold is not None and trained.has_attention else {"links"})
+    known = {need for need in SOURCES if can_give(type(trained), need)}
+    known -= set() if gold is not None and trained.has_attention else {"links"}
     names = [name for name, metric in METRICS.items() if metric.needs in known]
     scores, evidence = measure(Question(trained, pairs, gold, decoding), names)
     outputs = evidence["outputs"][0] if "outputs" in known else [" ".join(one) for one in evidence.get("labels", ((), ()))[0]]
