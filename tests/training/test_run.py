@@ -123,8 +123,8 @@ def test_two_trainers_cannot_share_a_run(finished):
         run.train(small_recipe(30), finished, resume=True, talk=False)
 
 
-def journal_of(directory, *changes):
-    run.train(small_recipe(2, "training.log_every=1", *changes), directory, talk=False)
+def journal_of(directory, *changes, updates=2):
+    run.train(small_recipe(updates, "training.log_every=1", *changes), directory, talk=False)
     return [row["loss"] for row in read_journal(directory / "journal.jsonl") if "loss" in row]
 
 
@@ -213,7 +213,7 @@ def test_the_model_is_the_mean_of_the_best_checkpoints_if_that_is_better(tmp_pat
 
 
 def test_bfloat16_and_scheduled_sampling_train(tmp_path):
-    losses = journal_of(tmp_path / "run", "training.precision=bfloat16", "training.scheduled_sampling=0.3")
+    losses = journal_of(tmp_path / "run", "training.precision=bfloat16", "training.scheduled_sampling=0.3", updates=6)
     assert losses[-1] < losses[0]
 
 
