@@ -1,5 +1,5 @@
-"""A new modality is one class in FIELDS and one in INPUTS: `bits`, a text of 0 and 1 that is read as vectors of eight, is brought
-by a file, trained with, saved, loaded and used."""
+"""A new modality is one class in FIELDS and one in INPUTS: `bits`, a text of 0 and 1 that is read as vectors of eight, comes
+from a file, is trained with, saved, loaded and used."""
 
 import pytest
 import tasks

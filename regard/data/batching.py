@@ -72,7 +72,7 @@ def plain(side: Sequences, rows: Integers, before: Mapping[str, Column], store: 
 def single(side: Sequences, rows: Integers, before: Mapping[str, Column], store: Store | None) -> Column:
     """One value a row."""
     values, _ = side.gather(rows)
-    return Column(values if values.ndim > 1 else values.astype(np.int64), times=0)
+    return Column(values.copy() if values.ndim > 1 else values.astype(np.int64), times=0)
 
 
 def offered(side: Sequences, rows: Integers, before: Mapping[str, Column], store: Store | None) -> Column:

@@ -1,46 +1,70 @@
-"""Files mapped into memory, of which what was read is given back: an epoch would count the whole store as ours otherwise."""
+"""Arrays in files. Small ones are mapped into memory; of large ones only what is asked for is read, as pages that were touched
+would count as ours until the system wants them back."""
 
 import mmap
+import os
+import weakref
+from itertools import repeat
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 KEPT = 1 << 24  # bytes of a file that may stay mapped
-AROUND = 1 << 16  # bytes that come with each place that is read, for the system maps its neighbours too
-PART = 1 << 16  # rows whose lengths are read at once
+FEW = 1 << 12  # rows whose lengths are read one by one; more are read through the map, which is then given back
+PART = 1 << 16  # rows of which that is done at once
+Integers = npt.NDArray[np.int64]
 
 
 class Pages:
-    """An array, mapped or not, of which some places are read at a time."""
+    """An array of which some stretches are read at a time."""
 
     def __init__(self, array: npt.NDArray[Any]) -> None:
         self.array = array
-        self.file: mmap.mmap | None = getattr(array, "_mmap", None) if array.nbytes > KEPT else None
-        self.read = 0
+        self.file: int | None = None
+        if array.nbytes > KEPT and isinstance(array, np.memmap):
+            self.file = os.open(str(array.filename), os.O_RDONLY)
+            weakref.finalize(self, os.close, self.file)
 
-    def at(self, places: npt.NDArray[np.integer], stretches: int | None = None) -> npt.NDArray[Any]:
-        """A copy of what is there; `stretches` tells in how many parts of the file, if these are fewer than the places."""
-        values: npt.NDArray[Any] = self.array[places]
-        self.read += len(places) if stretches is None else stretches
-        if self.file is not None and self.read * AROUND > KEPT:
-            self.file.madvise(mmap.MADV_DONTNEED)  # the system's cache still has them
-            self.read = 0
-        return values
+    def stretches(self, begins: Integers, lengths: Integers) -> npt.NDArray[Any]:
+        """A copy of what stands there, one stretch after the other."""
+        if self.file is None:
+            places = np.repeat(begins - (np.cumsum(lengths) - lengths), lengths) + np.arange(lengths.sum())
+            found: npt.NDArray[Any] = self.array[places]
+            return found
+        width = self.array[:0].dtype.itemsize * int(np.prod(self.array.shape[1:]))
+        parts = map(os.pread, repeat(self.file), (lengths * width).tolist(), (begins * width).tolist())
+        return np.frombuffer(b"".join(parts), self.array.dtype).reshape(-1, *self.array.shape[1:])
 
 
 class RowLengths:
     """How many positions each row has, read off where rows begin."""
 
-    def __init__(self, offsets: npt.NDArray[np.int64]) -> None:
-        self.begins = Pages(offsets)
+    def __init__(self, offsets: Integers) -> None:
+        self.pages = Pages(offsets)
 
     def __len__(self) -> int:
-        return len(self.begins.array) - 1
+        return len(self.pages.array) - 1
+
+    def spans(self, rows: npt.NDArray[np.integer]) -> tuple[Integers, Integers]:
+        """Where these rows begin, and how many positions each has."""
+        if self.pages.file is None:
+            begins, ends = self.pages.array[rows], self.pages.array[rows + 1]
+        else:
+            both = self.pages.stretches(np.asarray(rows, np.int64), np.full(len(rows), 2))
+            begins, ends = both[::2], both[1::2]
+        return begins, ends - begins
 
     def __getitem__(self, rows: npt.NDArray[np.integer]) -> npt.NDArray[np.int32]:
-        parts = [rows[begin : begin + PART] for begin in range(0, max(len(rows), 1), PART)]
-        return np.concatenate([(self.begins.at(part + 1) - self.begins.at(part)).astype(np.int32) for part in parts])
+        if self.pages.file is None or len(rows) <= FEW:
+            return self.spans(rows)[1].astype(np.int32)
+        return np.concatenate([self.mapped(rows[begin : begin + PART]) for begin in range(0, len(rows), PART)])
+
+    def mapped(self, rows: npt.NDArray[np.integer]) -> npt.NDArray[np.int32]:
+        offsets = self.pages.array
+        lengths: npt.NDArray[np.int32] = (offsets[rows + 1] - offsets[rows]).astype(np.int32)
+        offsets._mmap.madvise(mmap.MADV_DONTNEED)  # type: ignore[attr-defined]  # the system's cache still has them
+        return lengths
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
-        return np.diff(self.begins.array).astype(np.int32 if dtype is None else dtype)
+        return np.diff(self.pages.array).astype(np.int32 if dtype is None else dtype)

@@ -43,10 +43,8 @@ class Sequences:
 
     def gather(self, rows: Integers) -> tuple[npt.NDArray[Any], Integers]:
         """The positions of these rows one after the other, and how many each has."""
-        begins, lengths = self.lengths.begins.at(rows), self.lengths[rows].astype(np.int64)
-        ends = np.cumsum(lengths)
-        places = np.repeat(begins - (ends - lengths), lengths) + np.arange(lengths.sum())
-        return self.pages.at(places, len(rows)), lengths
+        begins, lengths = self.lengths.spans(rows)
+        return self.pages.stretches(begins, lengths), lengths
 
 
 def mapped(path: Path, width: np.dtype[Any]) -> npt.NDArray[Any]:

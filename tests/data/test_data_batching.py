@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from regard.data import pages
 from regard.data import plan as plans
 from regard.data.batching import collate, pad_lists
-from regard.data.pages import RowLengths
 from regard.data.plan import BatchPlan
 from regard.data.store import Sequences, Store
 from regard.data.tokenizers import END, PAD
@@ -103,18 +102,23 @@ def test_shards_are_alike_and_change_places(monkeypatch):
     assert len(firsts) > 4
 
 
-def test_lengths_are_read_off_a_mapped_file_that_is_given_back(tmp_path, monkeypatch):
-    monkeypatch.setattr(pages, "KEPT", 1 << 12)
-    monkeypatch.setattr(pages, "PART", 50)
-    sources = lengths(3000)[0]
-    np.concatenate([[0], np.cumsum(sources)]).astype("<i8").tofile(tmp_path / "offsets")
-    read = RowLengths(np.memmap(tmp_path / "offsets", "<i8", mode="r"))
-    assert read.begins.file is not None
+@pytest.mark.parametrize("kept", [1 << 10, 1 << 30])
+def test_rows_are_read_alike_from_files_that_stay_mapped_and_others(tmp_path, monkeypatch, kept):
+    for name, value in {"KEPT": kept, "FEW": 100, "PART": 70}.items():
+        monkeypatch.setattr(pages, name, value)
+    sources, random = lengths(3000)[0], np.random.default_rng(1)
+    tokens, offsets = random.integers(0, 60_000, sources.sum()).astype("<u2"), np.concatenate([[0], np.cumsum(sources)])
+    tokens.tofile(tmp_path / "tokens")
+    offsets.astype("<i8").tofile(tmp_path / "offsets")
+    side = Sequences(np.memmap(tmp_path / "tokens", "<u2", mode="r"), np.memmap(tmp_path / "offsets", "<i8", mode="r"))
+    assert (side.pages.file is None) == (side.lengths.pages.file is None) == (kept == 1 << 30)
     for rows in np.arange(3000), np.array([5, 2999, 0, 5]), np.arange(7, 3000, 11), np.zeros(0, np.int64):
-        assert (read[rows] == sources[rows]).all()
-        assert read.begins.read * pages.AROUND <= pages.KEPT
-    assert (np.asarray(read) == sources).all()
-    assert (len(read), read[np.arange(3)].dtype) == (3000, np.dtype(np.int32))
+        assert (side.lengths[rows] == sources[rows]).all()
+        values, counts = side.gather(rows)
+        assert (counts == sources[rows]).all()
+        assert values.tolist() == [token for row in rows for token in tokens[offsets[row] : offsets[row + 1]].tolist()]
+    assert (np.asarray(side.lengths) == sources).all()
+    assert (len(side.lengths), side.lengths[np.arange(3)].dtype) == (3000, np.dtype(np.int32))
 
 
 @given(step=st.integers(0, 2000))
