@@ -142,11 +142,11 @@ def arrow() -> ModuleType:
     return pytest.importorskip("pyarrow")
 
 
-def written(folder: Path, columns: dict[str, Any], **given: Any) -> Pairs:
+def written(folder: Path, table: dict[str, Any], **given: Any) -> Pairs:
     import pyarrow
     from pyarrow.parquet import write_table
 
-    write_table(pyarrow.table(columns), folder / "p.parquet", row_group_size=3)
+    write_table(pyarrow.table(table), folder / "p.parquet", row_group_size=3)
     return Pairs(pairs=folder / "p.parquet", **given)
 
 
