@@ -9,6 +9,7 @@ from kinds import KINDS
 from tiny import SETTINGS
 from torch.utils.flop_counter import FlopCounterMode
 
+from regard.data.batching import reading
 from regard.models import build, configure
 from regard.nn.recurrent import scan
 from regard.planning import rate
@@ -56,15 +57,15 @@ MISSED = {
 
 def pairs(lengths=LENGTHS, rows=PAIRS):
     source, target = (torch.full((rows, length), 4) for length in lengths)
-    return source, torch.full((rows,), lengths.source), target
+    return reading(source, torch.full((rows,), lengths.source)), target
 
 
 def counted(section, learns):
     """By torch, of real numbers in float64, which oneDNN does not multiply."""
     model = build(configure(section), VOCABULARY, VOCABULARY).double().train()
     with FlopCounterMode(display=False, custom_mapping=MISSED) as counter, torch.set_grad_enabled(learns):
-        steps = model.TODO_teacher_forced(*pairs())
-        loss = model.decoder.loss(steps, pairs()[2])
+        steps = model.teacher_forced(*pairs())
+        loss = model.decoder.loss(steps, pairs()[1])
         if learns:
             (loss if steps.cost is None else loss + steps.cost).backward()
     return counter.get_total_flops()
@@ -93,8 +94,8 @@ def really_kept(section, precision):
 
     kind = torch.autocast("cpu", torch.bfloat16, enabled=precision == "bfloat16")
     with kind, torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-        steps = model.TODO_teacher_forced(*pairs())
-        model.decoder.loss(steps, pairs()[2])
+        steps = model.teacher_forced(*pairs())
+        model.decoder.loss(steps, pairs()[1])
     return sum(storage.nbytes() for place, storage in storages.items() if place not in apart)
 
 

@@ -106,8 +106,8 @@ def test_an_edit_that_may_be_made_is_said_and_journalled(own):
 
 def test_the_vocabularies_of_another_run_are_refused(own, tmp_path):
     run.train(small_recipe(2, "data.corpus.seed=9"), tmp_path / "other", talk=False)
-    shutil.rmtree(own / "tokenizers")
-    shutil.copytree(tmp_path / "other" / "tokenizers", own / "tokenizers")
+    shutil.rmtree(own / "fields")
+    shutil.copytree(tmp_path / "other" / "fields", own / "fields")
     with pytest.raises(UserError, match="other vocabularies"):
         run.train(small_recipe(6), own, resume=True, talk=False)
 
