@@ -90,7 +90,8 @@ def test_a_model_that_is_whole_and_cannot_be_loaded(own):
 
     model = own / "model"
     config = json.loads((model / "config.json").read_text())
-    (model / "config.json").write_text(json.dumps(config | {"columns": {**config["columns"], "source": {"kind": "text", "sizes": [5]}}}))
+    config["columns"]["source"]["sizes"] = [5]
+    (model / "config.json").write_text(json.dumps(config))
     (model / "manifest.json").unlink()
     seal(model, {"kind": "model"})
     code, found, _ = states(model)

@@ -148,7 +148,7 @@ def test_readings_change_where_they_are_told():
 def both_ways():
     """A model, and one from its target to its source that looks elsewhere."""
     there, back = looking(some), looking(some)
-    back.source, back.target, back.reading = there.target, there.source, Reading(head=2, shift=1)
+    back.fields, back.reading = texts(there.target, there.source), Reading(head=2, shift=1)
     return there, back
 
 

@@ -17,9 +17,7 @@ from regard.training.objective import Objective
 
 SOURCE, LENGTHS = torch.tensor([[4, 5, 3], [6, 3, 0]]), torch.tensor([3, 2])
 WORDS, TARGET = torch.tensor([[2, 7, 8], [2, 4, 0]]), torch.tensor([[7, 8, 3], [4, 3, 0]])
-LINKS = torch.tensor(
-    [[[1.0, 0.0, 0.0], [0.5, 0.5, 0.0], [0.0, 0.0, 0.0]], [[0.0, 1.0, 0.0], [0.0, 0.0, 0.0], [0.0, 0.0, 0.0]]]
-)
+LINKS = torch.tensor([[[1.0, 0.0, 0.0], [0.5, 0.5, 0.0], [0.0, 0.0, 0.0]], [[0.0, 1.0, 0.0], [0.0, 0.0, 0.0], [0.0, 0.0, 0.0]]])
 EXAMPLES = Batch({**reading(SOURCE, LENGTHS, target=TARGET).columns, "links": Column(LINKS, times=2)})
 
 
