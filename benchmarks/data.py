@@ -49,8 +49,8 @@ def tokenizers(scratch: Path) -> tuple[Tokenizer, Tokenizer]:
 
 def train(data: Path, scratch: Path) -> dict[str, Any]:
     def lines(path: Path) -> Iterator[str]:
-        texts = itertools.chain.from_iterable(block.texts for block in read_lines(path))
-        return itertools.islice(texts, 40_000)
+        found = itertools.chain.from_iterable(block.texts for block in read_lines(path))
+        return itertools.islice(found, 40_000)
 
     for side in SIDES:
         train_tokenizer(Section(kind="unigram", size=8000), lines(data / f"train.{side}.gz")).save(scratch / side)
@@ -68,12 +68,12 @@ def ours(data: Path, scratch: Path) -> dict[str, Any]:
         bad_rows=BadRows("stop"),
     )
     build_peak = peak_megabytes()
-    plan = BatchPlan(store.source_lengths, store.target_lengths, BATCH_TOKENS, seed=1)
+    plan = BatchPlan(store.lengths("source"), store.lengths("target"), BATCH_TOKENS, seed=1)
     real = padded = 0
     for step in range(len(plan)):
         batch = collate(store, plan.batch(step))
-        real += int(batch.source_lengths.sum() + batch.target_lengths.sum())
-        padded += batch.source.size + batch.target_output.size
+        real += sum(int(column.lengths.sum()) for column in batch.columns.values())
+        padded += sum(column.values.size for column in batch.columns.values())
     seconds = time.perf_counter() - begin
     memory = {"build_peak_mb": build_peak, "peak_mb": peak_megabytes()}  # the second with all tokens mapped and read
     return {"pairs": len(store), "seconds": seconds, **memory, "padding": 1 - real / padded}
@@ -85,11 +85,11 @@ def rival(data: Path, scratch: Path) -> dict[str, Any]:
 
     models = [sentencepiece.SentencePieceProcessor(model_file=str(scratch / side / "pieces.model")) for side in SIDES]
     blocks = list(read_rows(corpus(data)))
-    texts = tuple([text for block in blocks for text in block.columns[side]] for side in ("source", "target"))
+    both = tuple([text for block in blocks for text in block.columns[side]] for side in ("source", "target"))
     begin = time.perf_counter()
-    for model, lines in zip(models, texts, strict=True):
-        model.encode(reading(lines, num_threads=os.cpu_count()))
-    return {"pairs": len(texts[0]), "seconds": time.perf_counter() - begin, "peak_mb": peak_megabytes()}
+    for model, lines in zip(models, both, strict=True):
+        model.encode(lines, num_threads=os.cpu_count())
+    return {"pairs": len(both[0]), "seconds": time.perf_counter() - begin, "peak_mb": peak_megabytes()}
 
 
 def seek(data: Path, scratch: Path) -> dict[str, Any]:
@@ -99,7 +99,7 @@ def seek(data: Path, scratch: Path) -> dict[str, Any]:
     cold, warm = [], []
     for _ in range(5):
         begin = time.perf_counter()
-        plan = BatchPlan(store.source_lengths, store.target_lengths, BATCH_TOKENS, seed=1)
+        plan = BatchPlan(store.lengths("source"), store.lengths("target"), BATCH_TOKENS, seed=1)
         collate(store, plan.batch(choice.randrange(1_000_000)))
         cold.append(time.perf_counter() - begin)
         begin = time.perf_counter()

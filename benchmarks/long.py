@@ -14,6 +14,7 @@ import time
 
 import torch
 
+from regard.data.batching import Batch, reading
 from regard.models import build, configure
 from regard.nn.attention.attend import FASTEST
 from regard.recipe import read
@@ -39,7 +40,7 @@ def plainly(way: str) -> None:
 USUAL = dict(FASTEST)
 
 
-def kept(model: torch.nn.Module, batch: tuple[torch.Tensor, ...]) -> int:
+def kept(model: torch.nn.Module, batch: Batch) -> int:
     """Bytes saved for the way back, each storage once, parameters aside."""
     own = {parameter.untyped_storage().data_ptr() for parameter in model.parameters()}
     seen: dict[int, int] = {}
@@ -56,16 +57,17 @@ def kept(model: torch.nn.Module, batch: tuple[torch.Tensor, ...]) -> int:
     return sum(seen.values())
 
 
-def forward(model: torch.nn.Module, batch: tuple[torch.Tensor, ...]) -> object:
-    device = batch[0].device.type
+def forward(model: torch.nn.Module, batch: Batch) -> object:
+    device = batch["source"].values.device.type
     with torch.autocast(device, dtype=torch.bfloat16, enabled=device == "cuda"):
-        return model.TODO_teacher_forced(*batch[:3])
+        return model.teacher_forced(batch, batch["target"].values)
 
 
-def step(model: torch.nn.Module, batch: tuple[torch.Tensor, ...]) -> None:
-    device = batch[0].device.type
+def step(model: torch.nn.Module, batch: Batch) -> None:
+    device = batch["source"].values.device.type
     with torch.autocast(device, dtype=torch.bfloat16, enabled=device == "cuda"):
-        model.decoder.loss(model.TODO_teacher_forced(*batch[:3]), batch[3], 0.1).backward()
+        written = batch["target"].values
+        model.decoder.loss(model.teacher_forced(batch, written), written, 0.1).backward()
     model.zero_grad(set_to_none=True)
     if device == "cuda":
         torch.cuda.synchronize()
@@ -76,7 +78,7 @@ def measure(recipe: str, way: str, length: int, device: torch.device) -> dict[st
     model, target = model_of(recipe, device), max(length // 22, 4)
     source = torch.randint(4, VOCABULARY, (1, length - target), device=device)
     written = torch.randint(4, VOCABULARY, (1, target), device=device)
-    batch = source, torch.tensor([length - target], device=device), written, written
+    batch = reading(source, torch.tensor([length - target], device=device), target=written)
     saved = kept(model, batch)
     step(model, batch)
     if device.type == "cuda":

@@ -6,7 +6,7 @@ from regard.data.batching import reading
 from regard.models import build as build_model
 from regard.models import configure
 from regard.nn.allocator import keep_freed_memory
-from regard.training.objective import Examples, Objective
+from regard.training.objective import Objective
 
 RNN = {
     "share_embeddings": True,
@@ -68,11 +68,10 @@ def train_step(batch: dict) -> float:
     config = SYSTEM["config"]
     source, lengths = sources(batch["src"])
     output, _ = sources(batch["tgt"])
-    words = torch.cat([torch.full((len(output), 1), config["pad"]), output[:, :-1]], dim=1)
     tokens = output.numel()
     # end is token 0 here and our padding too: shift the labels' meaning by ignoring nothing (all rows are full)
     with torch.autocast("cpu", dtype=torch.bfloat16, enabled=config["precision"] == "bf16"):
-        loss = SYSTEM["objective"](Examples(source, lengths, words, torch.where(output == 0, 1, output))).total / tokens
+        loss = SYSTEM["objective"](reading(source, lengths, target=torch.where(output == 0, 1, output))).total / tokens
     loss.backward()
     torch.nn.utils.clip_grad_norm_(SYSTEM["model"].parameters(), 1.0)
     SYSTEM["optimizer"].step()

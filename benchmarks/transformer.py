@@ -21,11 +21,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from regard.data.batching import Batch
+from regard.data.batching import Batch, Column
 from regard.data.plan import BatchPlan
 from regard.models import build, configure
+from regard.models.device import on_device
+from regard.models.generator import shifted
+from regard.models.interface import Loss
 from regard.recipe import read
-from regard.training.objective import Examples, Loss, Objective
+from regard.training.objective import Objective
 from regard.training.replay import Replay
 from regard.training.watch import Watch
 
@@ -58,15 +61,15 @@ class Torch(nn.Module):
     def words(self, tokens: Tensor) -> Tensor:
         return self.dropout(self.embed(tokens) * self.sizes.size**0.5 + self.places[: tokens.shape[1]])
 
-    def forward(self, examples: Examples) -> Tensor:
-        hidden = torch.arange(examples.source.shape[1], device=examples.source.device) >= examples.source_lengths[:, None]
-        mask = nn.Transformer.generate_square_subsequent_mask(examples.target_input.shape[1], device=hidden.device)
+    def forward(self, batch: Batch) -> Tensor:
+        (source, lengths, *_), target = batch["source"], batch["target"].values
+        hidden = torch.arange(source.shape[1], device=source.device) >= lengths[:, None]
+        mask = nn.Transformer.generate_square_subsequent_mask(target.shape[1], device=hidden.device)
         states = self.core(
-            self.words(examples.source), self.words(examples.target_input), tgt_mask=mask, tgt_is_causal=True,
+            self.words(source), self.words(shifted(target)), tgt_mask=mask, tgt_is_causal=True,
             src_key_padding_mask=hidden, memory_key_padding_mask=hidden,
         )  # fmt: skip
         logits = functional.linear(states, self.embed.weight, self.bias)
-        target = examples.target_output
         return functional.cross_entropy(
             logits.flatten(0, 1), target.flatten(), ignore_index=PAD, label_smoothing=0.1, reduction="sum"
         )
@@ -89,12 +92,12 @@ class Marian(nn.Module):
             )
         )  # fmt: skip
 
-    def forward(self, examples: Examples) -> Tensor:
-        visible = torch.arange(examples.source.shape[1], device=examples.source.device) < examples.source_lengths[:, None]
+    def forward(self, batch: Batch) -> Tensor:
+        (source, lengths, *_), target = batch["source"], batch["target"].values
+        visible = torch.arange(source.shape[1], device=source.device) < lengths[:, None]
         logits = self.model(
-            input_ids=examples.source, attention_mask=visible.long(), decoder_input_ids=examples.target_input, use_cache=False
+            input_ids=source, attention_mask=visible.long(), decoder_input_ids=shifted(target), use_cache=False
         ).logits
-        target = examples.target_output
         return functional.cross_entropy(
             logits.flatten(0, 1), target.flatten(), ignore_index=PAD, label_smoothing=0.1, reduction="sum"
         )
@@ -123,9 +126,9 @@ class Trial:
         if self.watch is not None:
             self.own_step(batch)
         else:
-            examples = to_examples(batch, self.device)
+            there = on_device(batch, self.device)
             with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.precision == "bfloat16"):
-                found = self.run(examples)
+                found = self.run(there)
             (getattr(found, "total", found) / 1000).backward()
             nn.utils.clip_grad_norm_(self.parameters, 1.0, foreach=True)
             self.optimizer.step()
@@ -139,25 +142,16 @@ class Trial:
         list(self.watch.known())
 
 
-def to_examples(batch: Batch, device: torch.device) -> Examples:
-    arrays = batch.source, batch.source_lengths, batch.target_input, batch.target_output
-    return Examples(*(torch.from_numpy(array).to(device, non_blocking=True) for array in arrays))
-
-
 def make_batch(lengths: np.ndarray, vocabulary: int, random: np.random.Generator) -> Batch:
     """Words drawn at random, with rows of these lengths, end marks included."""
-    sides = []
-    for side in lengths.T:
+    columns = {}
+    for name, side in zip(("source", "target"), lengths.T, strict=True):
         words = random.integers(4, vocabulary, (len(side), side.max()))
         place = np.arange(side.max())
         words[place >= side[:, None]] = PAD
         words[np.arange(len(side)), side - 1] = END
-        sides.append(words)
-    source, output = sides
-    read_ = np.concatenate([np.full((len(output), 1), START), output[:, :-1]], axis=1)
-    return Batch(
-        source, lengths[:, 0].copy(), np.where(read_ == END, PAD, read_), output, lengths[:, 1].copy(), np.arange(len(source))
-    )
+        columns[name] = Column(words, side.copy())
+    return Batch(columns, np.arange(len(lengths)))
 
 
 def batches(options: argparse.Namespace, sizes: Sizes) -> list[Batch]:
@@ -189,7 +183,7 @@ def measure(trial: Trial, given: list[Batch], rounds: int) -> dict[str, float]:
         if cuda:
             torch.cuda.synchronize()
         times.append(time.perf_counter() - begin)
-    tokens, seconds = sum(int(batch.target_lengths.sum()) for batch in given), statistics.median(times)
+    tokens, seconds = sum(int(batch["target"].lengths.sum()) for batch in given), statistics.median(times)
     peak = torch.cuda.max_memory_allocated() / 1e9 if cuda else float("nan")
     return {"tokens_per_s": round(tokens / seconds), "ms": round(seconds / len(given) * 1e3, 2), "peak_GB": round(peak, 2)}
 

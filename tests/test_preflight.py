@@ -80,7 +80,7 @@ def test_a_run_counts_its_own_vocabulary(tmp_path, monkeypatch):
     monkeypatch.setattr(preflight, "free_memory", lambda: 800_000)
     with pytest.raises(UserError, match="parameters take 16 bytes each"):
         run.train(small_recipe(2), tmp_path / "run", talk=False)
-    assert (tmp_path / "run" / "tokenizers").exists()
+    assert (tmp_path / "run" / "fields").exists()
 
 
 def sections(kind=Section):

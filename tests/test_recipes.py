@@ -7,8 +7,8 @@ import regard
 from regard import run
 from regard.corpora import CORPORA
 from regard.corpora.corpus import generate
+from regard.data.batching import reading
 from regard.models import build, configure
-from regard.models.interface import Copies
 from regard.recipe import Recipe, built_in, override, parse, read_values
 
 SMALL = [
@@ -159,6 +159,6 @@ def test_a_recipe_builds_at_its_own_size_and_loads_its_weights_back(name):
         return
     model, other = build(config, 60, 60), build(config, 60, 60)
     other.load_state_dict({key: value.clone() for key, value in model.state_dict().items()})
-    batch = torch.randint(4, 50, (2, 3)), torch.tensor([3, 2]), torch.randint(4, 50, (2, 4))
-    copies = Copies(torch.randint(4, 62, (2, 3)), 62) if model.decoder.copies_words else None
-    torch.testing.assert_close(other.eval()(*batch, copies), model.eval()(*batch, copies))
+    copies = (torch.randint(4, 62, (2, 3)), 62) if model.decoder.copies_words else ()
+    batch, words = reading(torch.randint(4, 50, (2, 3)), torch.tensor([3, 2]), *copies), torch.randint(4, 50, (2, 4))
+    torch.testing.assert_close(other.eval()(batch, words), model.eval()(batch, words))

@@ -22,9 +22,9 @@ def test_a_whole_run_is_said_to_be_whole_file_by_file(trained):
     code, found, summary = states(trained)
     assert code == 0
     assert summary == f"{trained}: all {len(found)} are whole"
-    sealed = [*("tokenizers", "data", "model"), *(f"{path.parent.name}/{path.name}" for path in trained.glob("*/step-*"))]
+    sealed = [*("fields", "data", "model"), *(f"{path.parent.name}/{path.name}" for path in trained.glob("*/step-*"))]
     files = {str(path) for name in sealed for _, path in files_in(trained / name)}
-    loaded = {str(trained / "tokenizers"), str(trained / "model")}
+    loaded = {str(trained / "fields"), str(trained / "model")}
     assert found.keys() == files | {str(trained / "recipe.yaml"), str(trained / "journal.jsonl")} | loaded
     assert {state for path, state in found.items() if path not in loaded} == {"whole"}
     assert {found[path] for path in loaded} == {"can be loaded"}
@@ -56,7 +56,7 @@ def lengthen(path):
 DAMAGES = {
     "recipe.yaml": [(lengthen, "damaged: "), (os.unlink, "missing"), (fifo, "damaged: not a plain file")],
     "journal.jsonl": [(lengthen, "damaged: line "), (os.unlink, "missing"), (fifo, "damaged: not a plain file")],
-    "tokenizers/source/tokenizer.json": [(flip, "damaged: its checksum"), (os.unlink, "missing"), (fifo, "not a plain file")],
+    "fields/source/tokenizer.json": [(flip, "damaged: its checksum"), (os.unlink, "missing"), (fifo, "not a plain file")],
     "data/manifest.json": [(flip, "damaged: its checksum"), (os.unlink, "missing"), (fifo, "damaged: not a plain file")],
     "model/model.safetensors": [(flip, "damaged: its checksum"), (shorten, "damaged: 0 bytes")],
     "model/more": [(lengthen, "does not belong here")],
@@ -90,12 +90,13 @@ def test_a_model_that_is_whole_and_cannot_be_loaded(own):
 
     model = own / "model"
     config = json.loads((model / "config.json").read_text())
-    (model / "config.json").write_text(json.dumps(config | {"source_vocabulary": 5}))
+    config["columns"]["source"]["sizes"] = [5]
+    (model / "config.json").write_text(json.dumps(config))
     (model / "manifest.json").unlink()
     seal(model, {"kind": "model"})
     code, found, _ = states(model)
     assert code == 1
-    assert "and config.json says 5" in found[str(model)]
+    assert "and config.json says text of 5" in found[str(model)]
 
 
 def test_a_run_without_a_model_is_whole(own):

@@ -7,6 +7,7 @@ import pytest
 import torch
 from tiny import tiny
 
+from regard.data.fields import texts
 from regard.data.links import parse_links
 from regard.data.sealed import files_in, seal, verify
 from regard.data.tokenizers import train_tokenizer
@@ -34,8 +35,9 @@ class Looking(torch.nn.Module):
         super().__init__()
         self.weights = weights
 
-    def decode(self, source, lengths, words, copies=None, look=False):
+    def teacher_forced(self, batch, words, look=False):
         assert look
+        source = batch["source"].values
         looks = self.weights(HEADS, words.shape[1], source.shape[1])
         rows = torch.from_numpy(looks).float().expand(len(source), *looks.shape)
         return Steps(torch.zeros(*words.shape, 1), rows)
@@ -43,7 +45,7 @@ class Looking(torch.nn.Module):
 
 def looking(weights, kind="word", **options):
     sides = (train_tokenizer(Tokenizer(kind=kind), [pair[side] for pair in PAIRS]) for side in (0, 1))
-    return TrainedGenerator(Bundle(Looking(weights), *sides, Decoding(**options)))
+    return TrainedGenerator(Bundle(Looking(weights), texts(*sides), Decoding(**options)))
 
 
 def some(heads, steps, source):
@@ -146,7 +148,7 @@ def test_readings_change_where_they_are_told():
 def both_ways():
     """A model, and one from its target to its source that looks elsewhere."""
     there, back = looking(some), looking(some)
-    back.source, back.target, back.reading = there.target, there.source, Reading(head=2, shift=1)
+    back.fields, back.reading = texts(there.target, there.source), Reading(head=2, shift=1)
     return there, back
 
 
@@ -203,7 +205,7 @@ def directory(tmp_path):
     sections = {"encoder": {**sizes, "hidden_size": 4}, "decoder": {**sizes, "hidden_size": 8, **setting}}
     recipe = Recipe(model={"kind": "sequence_to_sequence", **sections})
     weights = tiny(setting, vocabulary=len(sides[0])).state_dict()
-    save_model(tmp_path / "model", weights, recipe, *sides, "card", Reading(head=1, shift=0))
+    save_model(tmp_path / "model", weights, recipe, texts(*sides), "card", Reading(head=1, shift=0))
     return tmp_path / "model"
 
 

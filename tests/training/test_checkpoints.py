@@ -8,10 +8,10 @@ import shutil
 import pytest
 import yaml
 from calling import refused, regard, start
-from small import small_recipe
+from small import digests, small_recipe
 
 from regard import run
-from regard.data.sealed import MANIFEST
+from regard.data.sealed import MANIFEST, manifest_bytes
 from regard.errors import UserError
 from regard.models.directory import find_model
 from regard.recipe import override
@@ -106,10 +106,24 @@ def test_an_edit_that_may_be_made_is_said_and_journalled(own):
 
 def test_the_vocabularies_of_another_run_are_refused(own, tmp_path):
     run.train(small_recipe(2, "data.corpus.seed=9"), tmp_path / "other", talk=False)
-    shutil.rmtree(own / "tokenizers")
-    shutil.copytree(tmp_path / "other" / "tokenizers", own / "tokenizers")
+    shutil.rmtree(own / "fields")
+    shutil.copytree(tmp_path / "other" / "fields", own / "fields")
     with pytest.raises(UserError, match="other vocabularies"):
         run.train(small_recipe(6), own, resume=True, talk=False)
+
+
+def test_a_run_that_began_before_there_were_fields_goes_on(own, finished, tmp_path):
+    """It kept its tokenizers in a folder of that name, and its store was of another format."""
+    other = shutil.copytree(finished, tmp_path / "other")
+    (own / "fields").rename(own / "tokenizers")
+    manifest = own / "data" / MANIFEST
+    content = json.loads(manifest.read_text())
+    content["facts"]["store"] = 2
+    manifest.write_bytes(manifest_bytes({key: value for key, value in content.items() if key != "seal"}))
+    for directory in (own, other):
+        run.train(small_recipe(8), directory, resume=True, talk=False)
+    assert not (own / "fields").exists()
+    assert digests(own) == digests(other)
 
 
 def test_a_checkpoint_knows_its_recipe(finished):

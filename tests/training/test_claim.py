@@ -12,7 +12,7 @@ from regard.errors import UserError
 from regard.models.directory import find_model
 from regard.run_directory import HEADER
 
-FOLDERS = ["data", "model", "tokenizers", "checkpoints", "best", "corpus", "events"]
+FOLDERS = ["data", "model", "fields", "tokenizers", "checkpoints", "best", "corpus", "events"]
 
 
 def contents(folder):
@@ -64,9 +64,9 @@ def test_an_empty_directory_and_what_a_kill_leaves_of_a_run_are_taken(tmp_path):
     assert (tmp_path / "recipe.yaml").read_text().startswith(HEADER)
 
 
-@pytest.mark.parametrize("name", ["data", "model", "tokenizers"])
+@pytest.mark.parametrize("name", ["data", "model", "fields", "tokenizers"])
 def test_what_a_user_puts_in_the_place_of_a_runs_own_stays(own, name):
-    shutil.rmtree(own / name)
+    shutil.rmtree(own / name, ignore_errors=name == "tokenizers")  # where runs kept their fields once
     (own / name).mkdir()
     (own / name / "mine.txt").write_text("years of work")
     before = contents(own)

@@ -11,6 +11,7 @@ from tiny import END, FEW, START, batch, tiny
 
 import regard
 from regard import run
+from regard.data.batching import reading
 from regard.data.fields import texts
 from regard.data.tokenizers import train_tokenizer
 from regard.decoding.generator import TrainedGenerator
@@ -23,7 +24,7 @@ from regard.recipe import Decoding, Risk, Tokenizer
 from regard.training import loop
 from regard.training.expected import RISKS, Candidates, ExpectedReward, log_likelihood
 from regard.training.journal import read_journal
-from regard.training.objective import Examples, Objective
+from regard.training.objective import Objective
 
 VOCABULARY, LIMIT = 6, 3
 SOURCE = [4, 5, 4]
@@ -37,7 +38,7 @@ def reward_of(words):
 
 def examples():
     source, lengths = batch(SOURCE)
-    return Examples(source, lengths, torch.tensor([[START, 5]]), torch.tensor([[5, END]]))
+    return reading(source, lengths, target=torch.tensor([[5, END]]))
 
 
 def candidates_of(outputs, batch_size=1):
@@ -83,7 +84,7 @@ def test_log_likelihood_is_that_of_the_model_whatever_exists_at_a_time(model, mo
 
 def test_each_candidate_belongs_to_its_sentence(model):
     source, lengths = batch([4, 5, 4], [5])
-    pairs = Examples(source, lengths, torch.tensor([[START]] * 2), torch.tensor([[END]] * 2))
+    pairs = reading(source, lengths, target=torch.tensor([[END]] * 2))
     words = [(5, END), (4, 5, 5), (END,), (5, 4, END)]
     found = log_likelihood(model, pairs, candidates_of(words, 2))
     for row, of in enumerate(([4, 5, 4], [5])):
@@ -98,7 +99,7 @@ FIRST = {name.partition("-")[0]: name for name in reversed(KINDS)}  # one of eac
 def test_every_kind_of_model_tells_how_probable_candidates_are(name):
     model = small(KINDS[name])
     source, lengths = batch([4, 5, 4], [5, 8])
-    pairs = Examples(source, lengths, torch.tensor([[START]] * 2), torch.tensor([[END]] * 2))
+    pairs = reading(source, lengths, target=torch.tensor([[END]] * 2))
     words = [(5, END), (4, 5, 5), (END,), (5, 4, END)]
     found = log_likelihood(model, pairs, candidates_of(words, 2))
     expected = torch.stack([log_probs_of(model, of, words[at : at + 2]) for of, at in (([4, 5, 4], 0), ([5, 8], 2))])
@@ -196,7 +197,9 @@ def test_the_likelihood_is_told_as_it_is_and_costs_no_random_numbers_unless_it_c
     given, model.decoder.dropout.p = candidates_of([(5, END), (4, 5, 5)]), 0.3
     objective = ExpectedReward(Objective(model, 0.0), Risk(likelihood=share), lambda *_: given)
     assert objective.names == ("loss", "risk")
-    total, (loss, risk) = objective.eval()(examples())
+    total, parts, number = objective.eval()(examples())
+    assert (tuple(parts), number) == (objective.names, 2)
+    loss, risk = parts.values()
     assert loss.item() == pytest.approx(-log_probs_of(model, SOURCE, [(5, END)]).item(), rel=1e-4)
     torch.testing.assert_close(total, risk + share * loss)
     objective.train()
@@ -297,8 +300,8 @@ def test_the_first_weights_are_the_models_and_pieces_do_not_matter(begun, tmp_pa
     still = ("training.learning_rate=1e-9", "model.encoder.dropout=0", "model.decoder.dropout=0", "training.log_every=1")
     for pieces in (1, 3):
         run.train(tuned(begun, 1, *still, f"training.accumulate={pieces}"), tmp_path / str(pieces), talk=False)
-    texts = ["Caecilius est in horto .", "servus laborat ."]
-    assert regard.load(tmp_path / "1").generate(texts) == regard.load(begun).generate(texts)
+    lines = ["Caecilius est in horto .", "servus laborat ."]
+    assert regard.load(tmp_path / "1").generate(lines) == regard.load(begun).generate(lines)
     losses = [read_journal(tmp_path / name / "journal.jsonl")[0]["loss"] for name in ("1", "3")]
     assert losses[0] == pytest.approx(losses[1], rel=1e-4)  # draws belong to sentences, not to batches
 

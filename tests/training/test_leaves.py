@@ -7,15 +7,16 @@ from test_laws import LENGTHS, SOURCE, TARGET
 from tiny import FEW, tiny
 from torch import nn
 
+from regard.data.batching import reading
 from regard.models import build, configure
 from regard.nn.embedding import Embedding
 from regard.nn.linear import Linear
 from regard.recipe import built_in, read_values
 from regard.training.capture import Captured
 from regard.training.leaves import Leaves
-from regard.training.objective import Examples, Objective
+from regard.training.objective import Objective
 
-EXAMPLES = Examples(SOURCE, LENGTHS, TARGET, TARGET.roll(-1, 1))
+EXAMPLES = reading(SOURCE, LENGTHS, target=TARGET.roll(-1, 1))
 MODELS = {**{name: lambda values=values: small(values) for name, values in KINDS.items()}}
 MODELS |= {name: lambda values=values: tiny(values) for name, values in FEW.items()}
 

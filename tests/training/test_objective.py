@@ -8,26 +8,29 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "models"))
 from kinds import small
 from tiny import FEW, tiny
 
+from regard.data.batching import reading
 from regard.errors import UserError
-from regard.training.objective import Examples, Objective
+from regard.models.generator import shifted
+from regard.training.objective import Objective
 
-EXAMPLES = Examples(
-    torch.tensor([[4, 5, 3], [6, 3, 0]]),
-    torch.tensor([3, 2]),
-    torch.tensor([[2, 7, 8], [2, 4, 0]]),
-    torch.tensor([[7, 8, 3], [4, 3, 0]]),
-)
+WORDS, TARGET = torch.tensor([[2, 7, 8], [2, 4, 0]]), torch.tensor([[7, 8, 3], [4, 3, 0]])
+EXAMPLES = reading(torch.tensor([[4, 5, 3], [6, 3, 0]]), torch.tensor([3, 2]), target=TARGET)
+
+
+def test_a_decoder_reads_the_start_mark_and_all_but_the_end():
+    assert shifted(TARGET).equal(WORDS)
 
 
 def test_scheduled_sampling_reads_its_own_words_and_never_pads():
     model = tiny(FEW["gru-additive-into_cell"], scale=3.0)
-    objective = Objective(model, 0.0, 1.0).train()
-    own = model(EXAMPLES.source, EXAMPLES.source_lengths, EXAMPLES.target_input).argmax(-1)
-    words = objective.sample(EXAMPLES)
+    own = model(EXAMPLES, WORDS).argmax(-1)
+    words = model.sample(EXAMPLES, WORDS, 1.0)
     assert words[:, 0].tolist() == [2, 2]
     assert words[0, 1:].tolist() == own[0, :2].tolist()
     assert words[1].tolist() == [2, own[1, 0].item(), 0]
-    assert Objective(model, 0.0, 0.0).sample(EXAMPLES).equal(EXAMPLES.target_input)
+    assert model.sample(EXAMPLES, WORDS, 0.0).equal(WORDS)
+    sampled, forced = Objective(model, 0.0, 1.0).train()(EXAMPLES), model.teacher_forced(EXAMPLES, words)
+    torch.testing.assert_close(sampled.total, model.decoder.loss(forced, TARGET))
 
 
 def test_validation_mode_never_samples():
@@ -39,7 +42,9 @@ def test_validation_mode_never_samples():
 def told(objective):
     torch.manual_seed(1)
     loss = objective(EXAMPLES)
-    return loss.total, dict(zip(objective.names, loss.parts, strict=True))
+    assert tuple(loss.parts) == objective.names
+    assert loss.number == 5
+    return loss.total, loss.parts
 
 
 EXPERTS = {"kind": "transformer", "size": 8, "inner": 12, "layers": 1, "attention": {"heads": 2}, "experts": {"number": 3}}
@@ -65,7 +70,7 @@ def test_a_total_is_the_cross_entropy_and_named_parts(name):
     assert not any(part.requires_grad or part == 0 for part in parts.values())
     torch.manual_seed(1)
     steps = model.teacher_forced(EXAMPLES, WORDS, look=bool(penalties))
-    torch.testing.assert_close(parts["loss"], model.decoder.loss(steps, EXAMPLES.target_output, 0.1).detach())
+    torch.testing.assert_close(parts["loss"], model.decoder.loss(steps, TARGET, 0.1).detach())
     if "experts" in names:
         torch.testing.assert_close(parts["experts"], steps.cost.detach() * 5)
     model.eval()

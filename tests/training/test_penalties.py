@@ -7,22 +7,18 @@ import torch
 from tiny import VOCABULARY, tiny
 from torch.nn.functional import one_hot
 
+from regard.data.batching import Batch, Column, reading
 from regard.errors import UserError
+from regard.models import generator
 from regard.models.decoders.context import CONTEXTS
 from regard.models.penalties import PENALTIES, Evidence
 from regard.nn.attention import selections
-from regard.training import objective as objectives
-from regard.training.objective import Examples, Objective
+from regard.training.objective import Objective
 
-EXAMPLES = Examples(
-    torch.tensor([[4, 5, 3], [6, 3, 0]]),
-    torch.tensor([3, 2]),
-    torch.tensor([[2, 7, 8], [2, 4, 0]]),
-    torch.tensor([[7, 8, 3], [4, 3, 0]]),
-    links=torch.tensor(
-        [[[1.0, 0.0, 0.0], [0.5, 0.5, 0.0], [0.0, 0.0, 0.0]], [[0.0, 1.0, 0.0], [0.0, 0.0, 0.0], [0.0, 0.0, 0.0]]]
-    ),
-)
+SOURCE, LENGTHS = torch.tensor([[4, 5, 3], [6, 3, 0]]), torch.tensor([3, 2])
+WORDS, TARGET = torch.tensor([[2, 7, 8], [2, 4, 0]]), torch.tensor([[7, 8, 3], [4, 3, 0]])
+LINKS = torch.tensor([[[1.0, 0.0, 0.0], [0.5, 0.5, 0.0], [0.0, 0.0, 0.0]], [[0.0, 1.0, 0.0], [0.0, 0.0, 0.0], [0.0, 0.0, 0.0]]])
+EXAMPLES = Batch({**reading(SOURCE, LENGTHS, target=TARGET).columns, "links": Column(LINKS, times=2)})
 
 
 def coverage(weights, target, source, links):
@@ -47,9 +43,8 @@ def guided(weights, target, source, links):
 LOOPS = {"coverage": coverage, "doubly_stochastic": doubly_stochastic, "guided": guided}
 
 
-def in_a_loop(name, weights, examples):
-    lengths = (examples.target_output != 0).sum(1).tolist(), examples.source_lengths.tolist()
-    rows = zip(weights.double(), *lengths, examples.links.double(), strict=True)
+def in_a_loop(name, weights, lengths=LENGTHS, links=LINKS):
+    rows = zip(weights.double(), (TARGET != 0).sum(1).tolist(), lengths.tolist(), links.double(), strict=True)
     return sum(LOOPS[name](*row) for row in rows)
 
 
@@ -57,19 +52,19 @@ def test_every_penalty_has_an_oracle():
     assert LOOPS.keys() == PENALTIES.keys()
 
 
-def evidence(weights, links=EXAMPLES.links):
-    visible = torch.arange(3) < EXAMPLES.source_lengths[:, None]
-    return Evidence(weights, EXAMPLES.target_output != 0, visible, links)
+def evidence(weights, links=LINKS):
+    visible = torch.arange(3) < LENGTHS[:, None]
+    return Evidence(weights, TARGET != 0, visible, links)
 
 
 @pytest.mark.parametrize("heads", [1, 3])
 @pytest.mark.parametrize("name", PENALTIES)
 def test_a_penalty_is_its_loop_and_so_is_its_gradient(name, heads):
     """Steps of padding are not counted; places of padding have no weight."""
-    visible = torch.arange(3) < EXAMPLES.source_lengths[:, None, None, None]
+    visible = torch.arange(3) < LENGTHS[:, None, None, None]
     scores = torch.randn(2, heads, 3, 3, requires_grad=True)
     weights = scores.masked_fill(~visible, -torch.inf).softmax(-1)
-    ours, theirs = PENALTIES[name](evidence(weights)), in_a_loop(name, weights, EXAMPLES)
+    ours, theirs = PENALTIES[name](evidence(weights)), in_a_loop(name, weights)
     torch.testing.assert_close(ours.double(), theirs)
     torch.testing.assert_close(*(torch.autograd.grad(way, scores, retain_graph=True)[0] for way in (ours, theirs)))
 
@@ -96,7 +91,7 @@ def test_training_adds_a_penalty_at_its_rate(name, context):
     model = tiny(decoder(context, heads=2), layers=1)
     weights = model.teacher_forced(EXAMPLES, WORDS, look=True).weights
     plain, penalised = (Objective(model, 0.1, penalties=given)(EXAMPLES).total for given in ({}, {name: 0.3}))
-    torch.testing.assert_close((penalised - plain).double(), 0.3 * in_a_loop(name, weights, EXAMPLES), rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close((penalised - plain).double(), 0.3 * in_a_loop(name, weights), rtol=1e-4, atol=1e-4)
 
 
 def test_penalties_add_up_and_an_unknown_one_is_refused():
@@ -109,7 +104,7 @@ def test_penalties_add_up_and_an_unknown_one_is_refused():
         Objective(model, 0.0, penalties={"covrage": 1.0})
 
 
-ONE = Examples(torch.tensor([[4, 3]]), torch.tensor([2]), torch.tensor([[2, 7, 8]]), torch.tensor([[7, 8, 3]]))
+ONE = reading(torch.tensor([[4, 3]]), torch.tensor([2]), target=torch.tensor([[7, 8, 3]]))
 
 
 def drawing(path):
@@ -127,17 +122,16 @@ def drawing(path):
 @pytest.mark.parametrize("context", [name for name in CONTEXTS if name != "none"])
 def test_hard_attention_learns_the_gradient_of_the_expected_loss(context, options, monkeypatch):
     """Σ_paths p(path) loss(path) over all that three steps can draw of two places, and the mean of what training minimises."""
-    monkeypatch.setattr(objectives, "FORGET", 0.0)
+    monkeypatch.setattr(generator, "FORGET", 0.0)
     model = tiny(decoder(context, selection="hard", softness=0.0, **options), layers=1, scale=3.0).double().train()
-    objective = Objective(model, 0.0, entropy=0.0)
     model.decoder.usual_reward.copy_(torch.randn(VOCABULARY))  # whatever it is
     exact, estimate, chances = 0.0, 0.0, 0.0
     for path in itertools.product(range(2), repeat=3):
         monkeypatch.setattr(selections, "best", drawing(path))
-        steps = model.TODO_teacher_forced(*ONE[:3])
-        loss, chance = model.decoder.loss(steps, ONE.target_output), steps.choice.log_prob.sum().exp()
+        steps = model.teacher_forced(ONE, torch.tensor([[2, 7, 8]]))
+        loss, chance = model.decoder.loss(steps, ONE["target"].values), steps.choice.log_prob.sum().exp()
         exact, chances = exact + chance * loss, chances + chance.item()
-        estimate = estimate + chance.detach() * (loss + objective.reinforce(steps, ONE))
+        estimate = estimate + chance.detach() * (loss + model.reinforce(0.0, steps, ONE))
     assert chances == pytest.approx(1)
     learned = list(model.parameters())
     options = {"retain_graph": True, "allow_unused": True, "materialize_grads": True}
@@ -149,14 +143,13 @@ def test_steps_of_padding_teach_hard_attention_nothing():
     """Σ over real steps of -(r - b) log p - λ H."""
     model = tiny(decoder("after_cell", selection="hard", softness=0.0), layers=1).train()
     usual, steps = model.decoder.usual_reward.copy_(torch.randn(VOCABULARY)), model.teacher_forced(EXAMPLES, WORDS)
-    objective = Objective(model, 0.0, entropy=0.7).eval()
-    rewards, expected = model.decoder.log_probs(steps, EXAMPLES.target_output), 0.0
+    rewards, expected = model.decoder.log_probs(steps, TARGET), 0.0
     for row, length in enumerate((3, 2)):
         for i in range(length):
-            reward = rewards[row, i] - usual[EXAMPLES.target_output[row, i]]
+            reward = rewards[row, i] - usual[TARGET[row, i]]
             expected -= reward * steps.choice.log_prob[row, i] + 0.7 * steps.choice.entropy[row, i]
     before = usual.clone()
-    torch.testing.assert_close(objective.reinforce(steps, EXAMPLES), expected)
+    torch.testing.assert_close(model.eval().reinforce(0.7, steps, EXAMPLES), expected)
     assert usual.equal(before)  # judging moves nothing
 
 
@@ -164,9 +157,9 @@ def test_the_usual_reward_of_a_word_follows_the_last_and_is_kept_with_the_model(
     model = tiny(decoder("into_cell", selection="hard"), layers=1).train()
     model.decoder.usual_reward.fill_(-5.0)
     with torch.random.fork_rng():
-        rewards = model.decoder.log_probs(model.teacher_forced(EXAMPLES, WORDS), EXAMPLES.target_output)
+        rewards = model.decoder.log_probs(model.teacher_forced(EXAMPLES, WORDS), TARGET)
     Objective(model, 0.0)(EXAMPLES).total.backward()
-    last = {word: rewards[EXAMPLES.target_output == word].mean().item() for word in (7, 8, 3, 4)}
+    last = {word: rewards[word == TARGET].mean().item() for word in (7, 8, 3, 4)}
     expected = [0.9 * -5.0 + 0.1 * last.get(word, -5.0) for word in range(VOCABULARY)]
     torch.testing.assert_close(model.state_dict()["decoder.usual_reward"], torch.tensor(expected))
 

@@ -12,6 +12,7 @@ from small import digests, small_recipe
 
 import regard
 from regard import run
+from regard.data.batching import reading
 from regard.data.sealed import sealed
 from regard.data.tokenizers import load_tokenizer
 from regard.errors import UserError
@@ -20,7 +21,7 @@ from regard.training import loop
 from regard.training.checkpoint import mean_weights
 from regard.training.interruption import interruptions
 from regard.training.journal import Journal, read_journal
-from regard.training.objective import Examples, Objective
+from regard.training.objective import Objective
 
 SOURCES = [f"s{row} " + "a " * (row % 4 + 1) for row in range(24)]
 TARGETS = [f"t{row} " + "b c " * (row % 3 + 1) for row in range(24)]
@@ -159,9 +160,11 @@ def test_label_smoothing_reaches_the_loss():
     from tiny import FEW, tiny
 
     model = tiny(FEW["gru-additive-into_cell"])
-    words = torch.tensor([[4, 5, 3]]), torch.tensor([3]), torch.tensor([[2, 7, 8]]), torch.tensor([[7, 8, 3]])
-    expected = torch.nn.functional.cross_entropy(model(*words[:3])[0], words[3][0], reduction="sum", label_smoothing=0.3)
-    torch.testing.assert_close(Objective(model, 0.3)(Examples(*words)).total, expected)
+    target = torch.tensor([[7, 8, 3]])
+    batch = reading(torch.tensor([[4, 5, 3]]), torch.tensor([3]), target=target)
+    logits = model(batch, torch.tensor([[2, 7, 8]]))[0]
+    expected = torch.nn.functional.cross_entropy(logits, target[0], reduction="sum", label_smoothing=0.3)
+    torch.testing.assert_close(Objective(model, 0.3)(batch).total, expected)
 
 
 def test_a_second_interrupt_leaves_at_once_and_the_handlers_come_back():
@@ -193,7 +196,7 @@ def test_each_side_has_its_tokenizer_unless_they_share_one(tmp_path, shared):
         assert [tokenizer.decode(ids) for ids in tokenizer.encode([line.strip() for line in lines])] == [
             line.strip() for line in lines
         ]
-        assert tokenizer.digest == load_tokenizer(tmp_path / "run" / "tokenizers" / side).digest
+        assert tokenizer.digest == load_tokenizer(tmp_path / "run" / "fields" / side).digest
     assert (trained.source.digest == trained.target.digest) == shared
     assert (trained.decoding.beam, trained.decoding.length_penalty) == (2, 0.3)
 

@@ -6,7 +6,7 @@ import torch
 from small import small_recipe
 
 from regard import run
-from regard.data.batching import collate, roomy
+from regard.data.batching import collate, pad_to_multiple
 from regard.data.tokenizers import END
 from regard.models import build, configure
 from regard.training.distributed import Group
@@ -51,13 +51,16 @@ def test_a_roomier_batch_has_the_same_loss_and_gradients(name, tmp_path):
 def test_shapes_are_rounded_up_and_rows_more_say_nothing(tmp_path):
     prepared, _ = prepared_for(OPTIONS["copying"], tmp_path)
     batch = collate(prepared.store, np.arange(5))
-    full = roomy(batch, ROWS, COLUMNS)
-    assert full.source.shape[0] == full.target_output.shape[0] == ROWS
-    assert all(side.shape[1] % COLUMNS == 0 for side in (full.source, full.target_input, full.target_output, full.copies))
-    for before, after in zip(batch, full, strict=True):
-        if isinstance(before, np.ndarray) and before.ndim > 1:
-            np.testing.assert_array_equal(after[tuple(map(slice, before.shape))], before)
-    assert full.source[5:, 0].tolist() == [END] * (ROWS - 5)
-    assert full.source_lengths[5:].tolist() == [1] * (ROWS - 5)
-    assert not full.target_output[5:].any()
-    assert not full.copies[5:].any()
+    full = pad_to_multiple(batch, ROWS, COLUMNS, "target")
+    assert list(full.columns) == list(batch.columns) == ["source", "target", "copies"]
+    assert {len(column.values) for column in full.columns.values()} == {ROWS}
+    assert not any(column.values.shape[1] % COLUMNS for column in full.columns.values())
+    assert batch["copies"].size <= full["copies"].size < batch["copies"].size + COLUMNS
+    assert full["copies"].size % COLUMNS == 0
+    for name, before in batch.columns.items():
+        np.testing.assert_array_equal(full[name].values[tuple(map(slice, before.values.shape))], before.values)
+    assert full["source"].values[5:, 0].tolist() == [END] * (ROWS - 5)
+    assert full["source"].lengths[5:].tolist() == [1] * (ROWS - 5)
+    assert not full["target"].values[5:].any()
+    assert not full["target"].lengths[5:].any()
+    assert not full["copies"].values[5:].any()
