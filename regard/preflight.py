@@ -68,9 +68,8 @@ def need_columns(files: Pairs, columns: Iterable[str], where: str) -> None:
     """What the model reads and writes."""
     for column in columns:
         if column not in files.named:
-            raise RecipeError(
-                f"{where} names no `{column}`, which the model needs: {where}.{column}=FILE or {where}.columns.{column}=..."
-            )
+            file = f"{where}.{column}=FILE or " if column in Pairs.model_fields else ""
+            raise RecipeError(f"{where} names no `{column}`, which the model needs: {file}{where}.columns.{column}=PLACE")
 
 
 def refuse_unread(model: Model, source: Shape) -> None:

@@ -288,9 +288,9 @@ def test_sets(directory: Path) -> Iterator[dict[str, Pairs]]:
     """The test sets that the recipe of a run or a model names; generated ones are written into nobody's folder."""
     path = directory / "recipe.yaml"
     if not path.is_file():
-        raise UserError(f"{directory}: no recipe.yaml that names test sets; give --source and --target")
+        raise UserError(f"{directory}: no recipe.yaml that names test sets; give --source and --target (or --column)")
     with tempfile.TemporaryDirectory() as aside:
         sets = with_corpus(read(path), directory if is_run(directory) else Path(aside)).data.test
         if not sets:
-            raise UserError(f"{directory}: its recipe names no test sets; give --source and --target")
+            raise UserError(f"{directory}: its recipe names no test sets; give --source and --target (or --column)")
         yield sets

@@ -107,6 +107,10 @@ def test_the_architecture_names_every_table_and_every_room():
         "RULES",
         "SEARCHES",
         "NORMALISATIONS",
+        "FIELDS",
+        "INPUTS",
+        "POOLINGS",
+        "BODIES",
     }
     assert shown - {"CORPORA"} <= tables | {"CORPORA"}
     assert all(f"`{name}`" in text for name in shown)
