@@ -187,6 +187,7 @@ class Model(nn.Module):
     validate_by: ClassVar[str] = "loss"  # the metric that decides on checkpoints, unless a recipe names another
     has_attention: bool = False  # whether it can tell where it looked
     copies_words: bool = False  # whether a batch must say what can be copied
+    carries_state: bool = False  # from batch to batch: then its steps cannot be replayed as a graph
 
     @property
     def limits(self) -> Limits:
