@@ -44,3 +44,11 @@ def set_at(values: Mapping[str, Any], path: Sequence[str], value: Any, whole: st
     if not isinstance(inner, Mapping):
         raise RecipeError(f"{shown(whole, str)}: {shown(key)} is a value, not a section")
     return {**values, key: set_at(inner, rest, value, whole)}
+
+
+def flatten(values: Mapping[str, Any], where: str = "") -> dict[str, Any]:
+    """Nested values under dotted keys, as overrides write them."""
+    flat: dict[str, Any] = {}
+    for key, value in values.items():
+        flat |= flatten(value, f"{where}{key}.") if isinstance(value, dict) else {f"{where}{key}": value}
+    return flat

@@ -24,10 +24,10 @@ from regard.memory import free_memory, spoken
 from regard.models import MODELS, Model, ModelConfig, build, configure
 from regard.models.device import choose_device
 from regard.models.penalties import PENALTIES
+from regard.overrides import flatten
 from regard.recipe import Pairs, Recipe, Risk, choose
 from regard.tables import check_names as check_names
 from regard.training.expected import RISKS, refuse_hard_attention
-from regard.training.identity import flatten
 from regard.training.objective import options_of
 
 BYTES = 16  # of a parameter in training: its value, its gradient and AdamW's two moments

@@ -36,8 +36,8 @@ from regard.run_directory import claim, fields_folder, is_run, write_recipe
 from regard.training.checkpoint import Best, mean_weights
 from regard.training.display import Display
 from regard.training.distributed import Group, group
+from regard.training.feed import StoreFeed
 from regard.training.identity import compare
-from regard.training.identity import flatten as flatten
 from regard.training.loop import Trainer, make_deterministic
 from regard.training.rows import Row, split, tell_bad_rows
 from regard.training.start import fields_of, start_weights
@@ -212,7 +212,7 @@ def fit(
 
     propose = None if risk is None else proposer(trained, risk)
     given = (recipe.training, directory, processes, validate, propose, identity, lambda scores: METRICS[by].rank(scores[by]))
-    trainer = Trainer(model, prepared.store, prepared.plan, *given)
+    trainer = Trainer(model, StoreFeed(prepared.store, prepared.plan, model.writes), *given)
     ending = trainer.run(talk)
     if ending.signal is None and processes.first:
         steps = choose_weights(recipe, directory, model, validate, ending.progress.best)

@@ -18,9 +18,11 @@ from regard.lab.ledger import Ledger, agree, claim
 from regard.models import build, configure
 from regard.models.device import choose_device
 from regard.nn.attention import SCOPES, SCORES, SELECTIONS
-from regard.recipe import Pairs, Recipe, override, parse
-from regard.run import Prepared, flatten, prepare, train, with_corpus
+from regard.overrides import flatten, override
+from regard.recipe import Pairs, Recipe, parse
+from regard.run import prepare, train, with_corpus
 from regard.training.distributed import Group
+from regard.training.feed import StoreFeed
 from regard.training.loop import Trainer
 
 PARTS: dict[str, Mapping[str, object]] = {"score": SCORES, "scope": SCOPES, "selection": SELECTIONS}
@@ -62,23 +64,24 @@ def pace(recipe: Recipe, run: Path) -> dict[str, Any]:
     """Target tokens a second of whole updates, and the memory they take."""
     device, prepared = choose_device(recipe.training.device), prepare(recipe, run, lambda _: None)
     model = build(configure(recipe.model), *prepared.shapes).to(device)
-    trainer = Trainer(model, prepared.store, prepared.plan, recipe.training, run, Group(0, 1, device), dict)
-    update(trainer, prepared, range(TIMED))
-    memory = peak(trainer, prepared, device)
+    feed = StoreFeed(prepared.store, prepared.plan, model.writes)
+    trainer = Trainer(model, feed, recipe.training, None, Group(0, 1, device), dict)
+    update(trainer, range(TIMED))
+    memory = peak(trainer, device)
     settle(device)
     started = time.perf_counter()
-    tokens = update(trainer, prepared, range(TIMED))
+    tokens = update(trainer, range(TIMED))
     settle(device)
     parameters = sum(parameter.numel() for parameter in model.parameters())
     return {"tokens/s": round(tokens / (time.perf_counter() - started)), "MB": memory, "parameters": parameters}
 
 
-def update(trainer: Trainer, prepared: Prepared, steps: range) -> int:
+def update(trainer: Trainer, steps: range) -> int:
     total = 0
     trainer.objective.train()
     for step in steps:
-        rows = prepared.plan.batch(step)
-        tokens = prepared.store.positions("target", rows)
+        rows = trainer.feed.rows(step)
+        tokens = trainer.feed.tokens(rows)
         trainer.backward(rows, tokens)
         nn.utils.clip_grad_norm_(trainer.model.parameters(), trainer.clip)
         trainer.optimizer.step()
@@ -87,13 +90,13 @@ def update(trainer: Trainer, prepared: Prepared, steps: range) -> int:
     return total
 
 
-def peak(trainer: Trainer, prepared: Prepared, device: torch.device) -> int:
+def peak(trainer: Trainer, device: torch.device) -> int:
     """Megabytes: on a GPU the most that was allocated; on a CPU what is kept for the way back, of the batch that keeps most."""
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats()
-        update(trainer, prepared, range(TIMED))
+        update(trainer, range(TIMED))
         return int(torch.cuda.max_memory_allocated() / 2**20)
-    batches = [trainer.batch(prepared.plan.batch(step)) for step in range(4)]
+    batches = [trainer.batch(trainer.feed.rows(step)) for step in range(4)]
     return max(kept(lambda batch=batch: trainer.objective(batch)) for batch in batches) // 2**20  # type: ignore[misc]
 
 

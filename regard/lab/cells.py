@@ -13,13 +13,13 @@ import torch
 from regard.data.sealed import lock
 from regard.lab.budget import count, size_for
 from regard.lab.ledger import Ledger, agree, claim
-from regard.lab.search import Choice, best, choices
+from regard.lab.search import Hyperparameters, best, choices
 from regard.lab.settings import Setting, Size
-from regard.lab.tasks import NATS, TASKS, Loaded
+from regard.lab.tasks import TASKS, Loaded
 from regard.lab.texts import Texts
 from regard.lab.trial import build, measure, train
 from regard.models.device import choose_device
-from regard.run import flatten
+from regard.overrides import flatten
 from regard.training.display import Display
 
 FREE = ("about", "seeds")  # what may differ when a comparison goes on: more seeds, more cells, more tasks
@@ -51,7 +51,7 @@ class Result(NamedTuple):
     cell: str
     hidden_size: int
     parameters: int
-    choice: Choice
+    choice: Hyperparameters
     figures: list[float | None]
 
     @property
@@ -90,19 +90,18 @@ class Contest(NamedTuple):
         figures = [self.trial(cell, "test", seed, seed, choice, self.size.updates)["test"] for seed in seeds]
         return Result(self.task, cell, rows[0]["hidden_size"], rows[0]["parameters"], choice, figures)
 
-    def trial(self, cell: str, kind: str, number: int, seed: int, choice: Choice, updates: int) -> dict[str, Any]:
+    def trial(self, cell: str, kind: str, number: int, seed: int, choice: Hyperparameters, updates: int) -> dict[str, Any]:
         facts = {"task": self.task, "cell": cell, "kind": kind, "number": number, "seed": seed, **choice._asdict()}
         row = self.ledger.once(facts, lambda: self.run(facts, choice, updates))
         self.display.advance(self.ledger.served, 0)
         return row
 
-    def run(self, facts: dict[str, Any], choice: Choice, updates: int) -> dict[str, Any]:
+    def run(self, facts: dict[str, Any], choice: Hyperparameters, updates: int) -> dict[str, Any]:
         """Train, validate and, if it is not the search, test."""
         started, size, figure, cell, seed = time.monotonic(), self.size, TASKS[self.task].figure, facts["cell"], facts["seed"]
         hidden_size = size_for(cell, self.loaded.vocabulary, size.parameters)
         model = build(cell, self.loaded.vocabulary, hidden_size, choice.scale, seed).to(self.device)
-        finished = train(model, self.loaded.train, size, choice, updates, seed)
-        valid = measure(model, self.loaded.valid, size, NATS) if finished else math.inf
+        valid = train(model, self.loaded, size, choice, updates, seed)
         tested = math.isfinite(valid) and facts["kind"] == "test"
         row = {
             "hidden_size": hidden_size,
@@ -135,11 +134,11 @@ def compare(plan: Comparison, directory: Path, talk: bool = True) -> list[Result
         agree(directory / "setting.json", plan.facts)
         if plan.texts is not None:
             agree(directory / "text.json", {"text": plan.texts.name, "sha256": plan.texts.digest})
-        ledger = Ledger(directory / "trials.jsonl", ("task", "cell", "kind", "number", *Choice._fields))
+        ledger = Ledger(directory / "trials.jsonl", ("task", "cell", "kind", "number", *Hyperparameters._fields))
         display = Display(plan.trials, 0, None, talk)
         try:
             contests = (
-                Contest(task, TASKS[task].load(plan.setting, plan.texts).to(device), plan.setting, device, ledger, display)
+                Contest(task, TASKS[task].load(plan.setting, plan.texts), plan.setting, device, ledger, display)
                 for task in plan.tasks
             )
             return [contest.result(cell) for contest in contests for cell in plan.cells]

@@ -1,4 +1,4 @@
-"""The search for hyper-parameters: one list of choices for all cells, the best by validation."""
+"""The search for hyperparameters: one list of choices for all cells, the best by validation."""
 
 import math
 from collections.abc import Sequence
@@ -8,17 +8,17 @@ from typing import Any, NamedTuple
 RATES, SCALES, CLIPS = (1e-3, 3e-2), (0.5, 2.0), (0.5, 5.0)
 
 
-class Choice(NamedTuple):
+class Hyperparameters(NamedTuple):
     learning_rate: float
     scale: float  # of the initial matrices
     clip: float  # of the gradient's norm
 
 
-def choices(trials: int, seed: int = 1) -> list[Choice]:
+def choices(trials: int, seed: int = 1) -> list[Hyperparameters]:
     """Log-uniform. The learning rate, which matters most, is drawn from equal slices: a few trials cover its range."""
     random = Random(f"lab search {seed}").random
     return [
-        Choice(between(RATES, (number + random()) / trials), between(SCALES, random()), between(CLIPS, random()))
+        Hyperparameters(between(RATES, (number + random()) / trials), between(SCALES, random()), between(CLIPS, random()))
         for number in range(trials)
     ]
 

@@ -19,7 +19,7 @@ class Size:
 class Setting:
     about: str
     device: str
-    trials: int  # hyper-parameter settings tried for each cell and task
+    trials: int  # hyperparameters tried for each cell and task
     seeds: int  # models trained with the best of them and tested
     sizes: Mapping[str, Size]  # of each task
     digits: int  # of a number, at the most

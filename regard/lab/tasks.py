@@ -8,12 +8,12 @@ from random import Random
 from string import ascii_lowercase
 from typing import NamedTuple
 
-import torch
-from jaxtyping import Int
+import numpy as np
 from torch import Tensor
 
 from regard.corpora import xml
 from regard.corpora.arithmetic import Problem, problems
+from regard.data.batching import Integers
 from regard.lab.predictor import Outputs, Predictor, Targets
 from regard.lab.settings import Setting
 from regard.lab.texts import Texts
@@ -29,16 +29,13 @@ class Loaded:
     valid: Windows
     test: Windows
 
-    def to(self, device: torch.device) -> "Loaded":
-        return Loaded(self.vocabulary, *(part.to(device) for part in (self.train, self.valid, self.test)))
-
 
 class Figure(NamedTuple):
     name: str
     add: Callable[[Predictor, Outputs, Targets], Tensor]  # its sum over what is asked in a window
 
 
-ACCURACY, NATS = Figure("accuracy", Predictor.hits), Figure("nats", Predictor.loss)
+ACCURACY, NATS = Figure("accuracy", Predictor.hits), Figure("nats", Predictor.nats)
 
 
 @dataclass(frozen=True)
@@ -72,9 +69,9 @@ def rows(texts: Iterable[str]) -> Rows:
     return Rows(padded([ids[:-1] for ids in encoded], 0), padded(targets, IGNORE))
 
 
-def padded(rows: Sequence[list[int]], value: int) -> Int[Tensor, "rows time"]:
+def padded(rows: Sequence[list[int]], value: int) -> Integers:
     longest = max(map(len, rows))
-    return torch.tensor([row + [value] * (longest - len(row)) for row in rows])
+    return np.array([row + [value] * (longest - len(row)) for row in rows])
 
 
 def nested(setting: Setting, texts: Texts | None) -> Loaded:
@@ -85,7 +82,7 @@ def nested(setting: Setting, texts: Texts | None) -> Loaded:
 
 
 def stream(ids: Iterable[int]) -> Stream:
-    return Stream(torch.tensor(list(ids)))
+    return Stream(np.array(list(ids)))
 
 
 UNKNOWN, END = "<unk>", "<eos>"

@@ -1,17 +1,20 @@
-"""One trial: train a model, measure it."""
+"""One trial: train a model by the main loop, measure it."""
 
-from itertools import islice
+import math
+import signal
 
 import torch
-from torch.nn.utils import clip_grad_norm_
 
 from regard.lab.predictor import Predictor
-from regard.lab.search import Choice
+from regard.lab.search import Hyperparameters
 from regard.lab.settings import Size
-from regard.lab.tasks import Figure
-from regard.lab.windows import IGNORE, Windows
-
-LOOK_EVERY = 50  # updates between two looks at whether the loss is still a number
+from regard.lab.tasks import NATS, Figure, Loaded
+from regard.lab.windows import WindowFeed, Windows, asked
+from regard.models.device import on_device
+from regard.recipe import Training
+from regard.training.distributed import Group
+from regard.training.loop import Trainer
+from regard.training.watch import DivergedError
 
 
 def build(cell: str, vocabulary: int, hidden_size: int, scale: float, seed: int) -> Predictor:
@@ -22,27 +25,36 @@ def build(cell: str, vocabulary: int, hidden_size: int, scale: float, seed: int)
     return model
 
 
-def train(model: Predictor, windows: Windows, size: Size, choice: Choice, updates: int, seed: int) -> bool:
-    """Adam, the rate falling to 0 in a line, the gradient clipped. False if the loss is no number any more."""
-    optimizer = torch.optim.Adam(model.parameters(), lr=choice.learning_rate)
-    source = islice(windows.training(size.batch, size.window, seed), updates)
-    for step, (outputs, targets) in enumerate(model.read(source)):
-        loss = model.loss(outputs, targets) / (targets != IGNORE).sum().clamp(min=1)
-        optimizer.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
-        clip_grad_norm_(model.parameters(), choice.clip)
-        optimizer.param_groups[0]["lr"] = choice.learning_rate * (1 - step / updates)
-        optimizer.step()
-        if step % LOOK_EVERY == LOOK_EVERY - 1 and not loss.isfinite():
-            return False
-    return all(bool(parameter.isfinite().all()) for parameter in model.parameters())
+def train(model: Predictor, loaded: Loaded, size: Size, choice: Hyperparameters, updates: int, seed: int) -> float:
+    """Nats in validation after the last update; inf if a step was not finite. Nothing is kept but the model."""
+    feed = WindowFeed(loaded.train.training(size.batch, size.window, seed))
+    group = Group(0, 1, model.output.weight.device)
+    trainer = Trainer(
+        model, feed, training_of(choice, updates), None, group, lambda: {"loss": measure(model, loaded.valid, size, NATS)}
+    )
+    try:
+        ending = trainer.run(talk=False)
+    except DivergedError:
+        return math.inf
+    if ending.signal is not None:
+        signal.raise_signal(ending.signal)  # the loop has put it off until its step was done
+    return math.inf if ending.progress.skipped else ending.progress.best[0].loss
+
+
+def training_of(choice: Hyperparameters, updates: int) -> Training:
+    """Adam, the rate falling to 0 in a line, the gradient clipped; one validation, at the end."""
+    return Training(
+        updates=updates, learning_rate=choice.learning_rate, schedule="linear", warmup=0, betas=(0.9, 0.999), weight_decay=0,
+        clip=choice.clip, label_smoothing=0, log_every=updates, validate_every=updates, save_every=updates,
+    )  # fmt: skip
 
 
 @torch.no_grad()
 def measure(model: Predictor, windows: Windows, size: Size, figure: Figure) -> float:
     """The figure's mean over all that is asked."""
-    total, asked = 0.0, 0
-    for outputs, targets in model.read(windows.once(size.batch, size.window)):
-        total += float(figure.add(model, outputs, targets))
-        asked += int((targets != IGNORE).sum())
-    return total / asked
+    total, number = 0.0, 0
+    for window in windows.once(size.batch, size.window):
+        there = on_device(window, model.output.weight.device)
+        total += float(figure.add(model, model.read(there), there["target"].values))
+        number += asked(window)
+    return total / number

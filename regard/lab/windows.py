@@ -3,67 +3,88 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
+import numpy as np
 import torch
-from jaxtyping import Int
-from torch import Tensor
+
+from regard.data.batching import Batch, Column, Integers
 
 IGNORE = -1  # a position at which nothing is asked
 
 
-class Window(NamedTuple):
-    inputs: Int[Tensor, "batch time"]
-    targets: Int[Tensor, "batch time"]
-    fresh: bool  # the state starts anew; otherwise it goes on from the last window
+def window(inputs: Integers, targets: Integers, rows: Integers, fresh: bool) -> Batch:
+    """[rows, time]: what is read, what is asked. `lanes` are there where their state goes on from the last window."""
+    columns = {"source": Column(inputs), "target": Column(targets)}
+    return Batch(columns if fresh else {**columns, "lanes": Column(rows, times=0)}, rows)
+
+
+def asked(window: Batch) -> int:
+    return int((window["target"].values != IGNORE).sum())
 
 
 class Rows(NamedTuple):
     """`training` gives windows without end, `once` asks for everything once."""
 
-    inputs: Int[Tensor, "rows time"]
-    targets: Int[Tensor, "rows time"]
+    inputs: Integers  # [rows, time]
+    targets: Integers
 
-    def training(self, batch: int, window: int, seed: int) -> Iterator[Window]:
+    def training(self, batch: int, window: int, seed: int) -> Iterator[Batch]:
         generator = torch.Generator().manual_seed(seed)
         while True:
-            order = torch.randperm(len(self.inputs), generator=generator).to(self.inputs.device)
-            yield from Rows(self.inputs[order], self.targets[order]).once(batch, window)
+            yield from self.cut(torch.randperm(len(self.inputs), generator=generator).numpy(), batch)
 
-    def once(self, batch: int, window: int) -> Iterator[Window]:
-        for begin in range(0, len(self.inputs), batch):
-            yield Window(self.inputs[begin : begin + batch], self.targets[begin : begin + batch], True)
+    def once(self, batch: int, window: int) -> Iterator[Batch]:
+        return self.cut(np.arange(len(self.inputs)), batch)
 
-    def to(self, device: torch.device) -> "Rows":
-        return Rows(self.inputs.to(device), self.targets.to(device))
+    def cut(self, order: Integers, batch: int) -> Iterator[Batch]:
+        for begin in range(0, len(order), batch):
+            rows = order[begin : begin + batch]
+            yield window(self.inputs[rows], self.targets[rows], rows, fresh=True)
 
 
 class Stream(NamedTuple):
     """As `Rows`, but what follows is read with the state that was left."""
 
-    tokens: Int[Tensor, "length"]
+    tokens: Integers
 
-    def training(self, batch: int, window: int, seed: int) -> Iterator[Window]:
+    def training(self, batch: int, window: int, seed: int) -> Iterator[Batch]:
         """Pass after pass, each from another place."""
         generator = torch.Generator().manual_seed(seed)
         while True:
             start = int(torch.randint(len(self.tokens), (), generator=generator))
-            yield from lanes(self.tokens.roll(start), batch, window)
+            yield from lanes(np.roll(self.tokens, start), batch, window)
 
-    def once(self, batch: int, window: int) -> Iterator[Window]:
+    def once(self, batch: int, window: int) -> Iterator[Batch]:
         return lanes(self.tokens, batch, window)
-
-    def to(self, device: torch.device) -> "Stream":
-        return Stream(self.tokens.to(device))
 
 
 Windows = Rows | Stream
 
 
-def lanes(tokens: Int[Tensor, "length"], batch: int, window: int) -> Iterator[Window]:
+def lanes(tokens: Integers, batch: int, steps: int) -> Iterator[Batch]:
     """The stream as `batch` lanes side by side, which windows follow; every token but the first is asked for once."""
     count = len(tokens) - 1
     length = -(-count // batch)
-    inputs, targets = tokens.new_zeros(batch * length), tokens.new_full((batch * length,), IGNORE)
+    inputs, targets = np.zeros(batch * length, np.int64), np.full(batch * length, IGNORE)
     inputs[:count], targets[:count] = tokens[:-1], tokens[1:]
-    inputs, targets = inputs.view(batch, length), targets.view(batch, length)
-    for begin in range(0, length, window):
-        yield Window(inputs[:, begin : begin + window], targets[:, begin : begin + window], begin == 0)
+    inputs, targets = inputs.reshape(batch, length), targets.reshape(batch, length)
+    for begin in range(0, length, steps):
+        part = slice(begin, begin + steps)
+        yield window(inputs[:, part], targets[:, part], np.arange(batch), fresh=begin == 0)
+
+
+class WindowFeed:
+    """One window a step, each whole and in its turn: a state goes on from one to the next."""
+
+    def __init__(self, windows: Iterator[Batch]) -> None:
+        self.windows = windows
+
+    def rows(self, step: int) -> Integers:
+        self.window = next(self.windows)
+        assert self.window.rows is not None
+        return self.window.rows
+
+    def tokens(self, rows: Integers) -> int:
+        return max(1, asked(self.window))
+
+    def batch(self, rows: Integers) -> Batch:
+        return self.window

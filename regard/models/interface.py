@@ -188,6 +188,7 @@ class Model(nn.Module):
     pipeline_tag: ClassVar[str]  # what a model card calls the task: a word of Hugging Face's hub
     has_attention: bool = False  # whether it can tell where it looked
     copies_words: bool = False  # whether a batch must say what can be copied
+    carries_state: bool = False  # from batch to batch: then its steps cannot be replayed as a graph
 
     @property
     def limits(self) -> Limits:

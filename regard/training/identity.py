@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.errors import UserError
+from regard.overrides import flatten
 
 FIXED = ("recipe.data.", "recipe.model.", "recipe.training.seed")  # the rest of a recipe may change on the way
 DIGESTS = {"tokenizers": "other vocabularies than its folder `fields` has now", "files": "another training text"}
@@ -27,10 +28,3 @@ def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator
     """The keys, dotted, whose values are not the same."""
     old, new = flatten(before), flatten(after)
     return ((key, old.get(key), new.get(key)) for key in sorted(old.keys() | new.keys()) if old.get(key) != new.get(key))
-
-
-def flatten(values: Mapping[str, Any], where: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for key, value in values.items():
-        flat |= flatten(value, f"{where}{key}.") if isinstance(value, dict) else {f"{where}{key}": value}
-    return flat

@@ -8,17 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from regard.data.batching import Batch, collate
-from regard.data.plan import BatchPlan
+from regard.data.batching import Batch, Integers
 from regard.data.sealed import sweep
-from regard.data.store import Store
-from regard.errors import UserError
 from regard.models import Model
 from regard.models.device import autocast, on_device
 from regard.recipe import Training
@@ -26,14 +21,14 @@ from regard.training.checkpoint import Best, Checkpoints, Progress, restore, sav
 from regard.training.display import Display
 from regard.training.distributed import Group
 from regard.training.expected import ExpectedReward, Propose
+from regard.training.feed import Feed
 from regard.training.interruption import interruptions
 from regard.training.journal import Journal
 from regard.training.objective import Objective, in_a_row
 from regard.training.replay import Replay
 from regard.training.schedules import SCHEDULES
-from regard.training.watch import Watch, refuse_infinite
+from regard.training.watch import DivergedError, Watch, refuse_infinite, saved_in
 
-Rows = npt.NDArray[np.int64]
 Validate = Callable[[], dict[str, float]]  # scores by metric, the loss among them
 Rank = Callable[[Mapping[str, float]], float]  # of a validation's scores: higher is better
 TOO_MANY_SKIPPED = 10
@@ -49,17 +44,17 @@ class Ending(NamedTuple):
 
 
 class Trainer:
-    """One run: its model, its data, its directory. `run` is the loop; the rest are its sentences."""
+    """One run: its model, its data, its directory (nothing is kept without one). `run` is the loop; the rest are its sentences."""
 
     def __init__(
-        self, model: Model, store: Store, plan: BatchPlan, training: Training, directory: Path,
+        self, model: Model, feed: Feed, training: Training, directory: Path | None,
         group: Group, validate: Validate, propose: Propose | None = None, identity: Mapping[str, Any] | None = None,
         rank: Rank = by_loss,
     ) -> None:  # fmt: skip
-        self.model, self.store, self.plan, self.training = model, store, plan, training
+        self.model, self.feed, self.training = model, feed, training
         self.directory, self.group, self.identity = directory, group, dict(identity or {})
         self.validate, self.rank = validate, rank
-        self.checkpoints = Checkpoints(directory / "checkpoints", print_warning)
+        self.checkpoints = None if directory is None else Checkpoints(directory / "checkpoints", print_warning)
         parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
         self.optimizer = torch.optim.AdamW(
             parameters, lr=training.learning_rate, betas=training.betas, eps=training.epsilon,
@@ -72,7 +67,8 @@ class Trainer:
         objective = likelihood if training.risk is None else ExpectedReward(likelihood, training.risk, propose)
         self.names = objective.names  # of what a window sums up
         self.objective: nn.Module = objective if group.world == 1 else DistributedDataParallel(objective)
-        replays = training.capture and group.alone_on_gpu and training.risk is None  # what is drawn has no fixed shape
+        fixed = training.risk is None and not model.carries_state  # what is drawn has no fixed shape
+        replays = training.capture and group.alone_on_gpu and fixed
         self.replay = Replay(likelihood, training.precision, group.device) if replays else None
         self.window = torch.zeros(len(self.names), dtype=torch.float64, device=group.device)
         self.watch = Watch(self.optimizer) if group.device.type == "cuda" else None
@@ -81,13 +77,13 @@ class Trainer:
         """From the latest checkpoint, or from nothing, to the last update."""
         progress, changed = self.resume()
         training, first = self.training, self.group.first
-        self.journal = Journal(self.directory / "journal.jsonl", progress.journal) if first else None
+        kept = self.directory if first else None
+        self.journal = None if kept is None else Journal(kept / "journal.jsonl", progress.journal)
         if self.journal is not None and self.journal.lost:
             print_warning(
                 f"{self.journal.path}: {self.journal.lost:,} bytes of what happened before step {progress.step} are lost"
             )
-        events = self.directory / "events" if first else None
-        self.display = Display(training.updates, progress.step, events, talk and first)
+        self.display = Display(training.updates, progress.step, None if kept is None else kept / "events", talk and first)
         if changed:
             self.note(step=progress.step, changed=changed)
         for key, (was, now) in changed.items():
@@ -121,6 +117,8 @@ class Trainer:
 
     def resume(self) -> tuple[Progress, dict[str, Any]]:
         """Where the newest whole checkpoint left off, and what of the recipe has changed since."""
+        if self.directory is None or self.checkpoints is None:
+            return Progress(), {}
         if self.group.first:
             sweep(self.directory / "best")
         path = self.group.share(self.checkpoints.latest)
@@ -143,9 +141,9 @@ class Trainer:
 
     def update(self, progress: Progress) -> None:
         """One step of the optimizer on one batch of the plan, computed in pieces by all processes."""
-        rows = self.plan.batch(progress.step - 1)
-        tokens = self.store.positions(self.model.writes, rows)
-        torch.manual_seed(self.seed_of(progress.step))
+        rows = self.feed.rows(progress.step - 1)
+        tokens = self.feed.tokens(rows)
+        self.draw_from(self.seed_of(progress.step))
         self.objective.train()
         for group in self.optimizer.param_groups:
             group["lr"] = self.rate(progress)
@@ -162,7 +160,7 @@ class Trainer:
         self.optimizer.zero_grad(set_to_none=True)
         self.display.advance(progress.step, tokens)
 
-    def step_or_skip(self, progress: Progress, rows: Rows, tokens: int, loss: Tensor, norm: Tensor) -> None:
+    def step_or_skip(self, progress: Progress, rows: Integers, tokens: int, loss: Tensor, norm: Tensor) -> None:
         finite = bool(torch.isfinite(norm))
         if finite:
             self.optimizer.step()
@@ -176,7 +174,7 @@ class Trainer:
             bad = None if done.gradients else "the loss" if not done.loss else "a gradient"
             self.judge_step(progress, done.step, done.rows, done.tokens, bad)
 
-    def judge_step(self, progress: Progress, step: int, rows: Rows, tokens: int, bad: str | None) -> None:
+    def judge_step(self, progress: Progress, step: int, rows: Integers, tokens: int, bad: str | None) -> None:
         if bad is None:
             progress.skipped_in_a_row = 0
         else:
@@ -187,16 +185,22 @@ class Trainer:
         """Dropout is a function of (seed, step, rank): nothing to store, nothing to restore."""
         return (self.training.seed * 1_000_003 + step * 8_191 + self.group.rank) & 0x7FFFFFFF
 
+    def draw_from(self, seed: int) -> None:
+        if self.group.device.type == "cpu":  # torch.manual_seed notes a stack trace for each GPU library not yet in use
+            torch.default_generator.manual_seed(seed)
+        else:
+            torch.manual_seed(seed)
+
     def rate(self, progress: Progress) -> float:
         share = SCHEDULES[self.training.schedule](progress.step, self.training.warmup, self.training.updates)
         return self.training.learning_rate * share * progress.peak
 
-    def backward(self, rows: Rows, tokens: int) -> Tensor:
+    def backward(self, rows: Integers, tokens: int) -> Tensor:
         """Gradients of the mean loss a token over the whole batch; returns this process's share of the loss and its parts."""
         number = self.training.accumulate
         pieces = pieces_of(rows, number * self.group.world)[self.group.rank * number : (self.group.rank + 1) * number]
         if self.replay is not None:
-            return torch.stack([self.replay(collate(self.store, one.rows), one.weight / tokens) for one in pieces]).sum(0)
+            return torch.stack([self.replay(self.feed.batch(one.rows), one.weight / tokens) for one in pieces]).sum(0)
         total = torch.zeros(1 + len(self.names), dtype=torch.float64, device=self.group.device)
         for index, piece in enumerate(pieces):
             last = index == len(pieces) - 1
@@ -209,19 +213,19 @@ class Trainer:
             total += in_a_row(loss).detach() * (piece.weight / tokens)
         return total
 
-    def batch(self, rows: Rows) -> Batch:
-        return on_device(collate(self.store, rows), self.group.device)
+    def batch(self, rows: Integers) -> Batch:
+        return on_device(self.feed.batch(rows), self.group.device)
 
-    def skip(self, progress: Progress, step: int, rows: Rows, what: str) -> None:
+    def skip(self, progress: Progress, step: int, rows: Integers, what: str) -> None:
         """Nothing that is not finite reaches the weights: the step is left out, counted and named."""
         progress.skipped += 1
         progress.skipped_in_a_row += 1
         self.note(step=step, skipped=f"{what} is not finite", rows=rows.tolist()[:8], of=len(rows))
         self.display.say(f"step {step}: {what} is not finite; the step is left out (rows {rows[:4]} ...)")
         if progress.skipped_in_a_row >= TOO_MANY_SKIPPED:
-            raise UserError(
-                f"step {step}: {what} was not finite {TOO_MANY_SKIPPED} times in a row; the last weights saved "
-                f"are in {self.directory / 'checkpoints'}. Lower training.learning_rate or look at the named rows"
+            raise DivergedError(
+                f"step {step}: {what} was not finite {TOO_MANY_SKIPPED} times in a row{saved_in(self.directory)}. "
+                "Lower training.learning_rate or look at the named rows"
             )
 
     def first_bad(self) -> str:
@@ -254,10 +258,12 @@ class Trainer:
         progress.finished = self.out_of_patience(progress)
         self.note(step=progress.step, **{f"valid_{name}": value for name, value in scores.items()})
         self.display.validated(progress.step, scores, best)
-        if self.group.first and found in progress.best:
+        if self.directory is not None and self.group.first and found in progress.best:
             save_weights(self.directory / "best", self.model, progress.step)
 
     def save(self, progress: Progress) -> None:
+        if self.directory is None or self.checkpoints is None:
+            return
         self.settle(progress, all_of_them=True)
         refuse_infinite(self.model, progress.step, self.directory)
         window = self.group.sum(self.window.clone())
@@ -286,11 +292,11 @@ class Trainer:
 
 
 class Piece(NamedTuple):
-    rows: Rows
+    rows: Integers
     weight: float
 
 
-def pieces_of(rows: Rows, number: int) -> Sequence[Piece]:
+def pieces_of(rows: Integers, number: int) -> Sequence[Piece]:
     """A batch dealt out; a hand that stays empty gets a row that counts nothing, for every process must take part."""
     hands = [rows[index::number] for index in range(number)]
     return [Piece(hand, 1.0) if len(hand) else Piece(rows[:1], 0.0) for hand in hands]

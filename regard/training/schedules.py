@@ -36,10 +36,17 @@ def cosine(step: int, warmup: int, updates: int) -> float:
     return warm(step, warmup) * 0.5 * (1.0 + math.cos(math.pi * min(1.0, done)))
 
 
+def linear(step: int, warmup: int, updates: int) -> float:
+    """A line from 1 at the end of the warm-up to 0 after the last step."""
+    peak = max(1, warmup)
+    return warm(step, warmup) * (1.0 - min(1.0, max(0, step - peak) / max(1, updates + 1 - peak)))
+
+
 SCHEDULES: dict[str, Schedule] = {
     "constant": Schedule(constant),
     "inverse_sqrt": Schedule(inverse_sqrt),
     "cosine": Schedule(cosine),
+    "linear": Schedule(linear),
     "plateau": Schedule(constant, halves=True),
 }
 TABLES["schedule"] = lambda: SCHEDULES

@@ -15,6 +15,10 @@ from regard.errors import UserError
 BEHIND = 2  # steps that may be under way before the host waits for one
 
 
+class DivergedError(UserError):
+    """Losses, gradients or weights that are no numbers any more."""
+
+
 class Judged(NamedTuple):
     """A step whose numbers are known by now."""
 
@@ -63,12 +67,16 @@ class Watch:
             yield Judged(step, rows, tokens, *flags.tolist())
 
 
-def refuse_infinite(model: nn.Module, step: int, directory: Path) -> None:
+def refuse_infinite(model: nn.Module, step: int, directory: Path | None) -> None:
     """Weights that are not finite are never validated and never saved."""
     floats = {name: one for name, one in model.state_dict().items() if one.is_floating_point()}
     if not torch.stack([one.isfinite().all() for one in floats.values()]).all():
         bad = next(name for name, one in floats.items() if not one.isfinite().all())
-        raise UserError(
-            f"step {step}: the weights of {bad} are not finite; the last weights saved are in {directory / 'checkpoints'}. "
+        raise DivergedError(
+            f"step {step}: the weights of {bad} are not finite{saved_in(directory)}. "
             "Lower training.learning_rate or training.weight_decay"
         )
+
+
+def saved_in(directory: Path | None) -> str:
+    return "" if directory is None else f"; the last weights saved are in {directory / 'checkpoints'}"
