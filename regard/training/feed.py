@@ -2,7 +2,8 @@
 
 from typing import NamedTuple, Protocol
 
-from regard.data.batching import Batch, BatchPlan, Integers, collate
+from regard.data.batching import Batch, Integers, collate
+from regard.data.plan import BatchPlan
 from regard.data.store import Store
 
 
