@@ -104,12 +104,12 @@ def test_a_prompt_that_is_too_long_for_learned_positions_fails_alone():
     trained = used("transformer-learned", longest=5)
     prompts = ["a b", "a b a b a", "a b a"]
     with pytest.raises(InputError, match=r"6 tokens with its start mark.*places for 4 \(model\.decoder\.longest\)") as raised:
-        trained.continue_(prompts, max_length=200)
+        trained.continue_(prompts, count=40, max_length=200)
     assert list(raised.value.problems) == [1]
     for row in (0, 2):
-        (alone,) = trained.continue_([prompts[row]], max_length=200)
+        (alone,) = trained.continue_([prompts[row]], count=40, max_length=200)
         assert [one.tokens for one in raised.value.results[row]] == [one.tokens for one in alone]
-        assert len(prompts[row].split()) + len(alone[0].tokens) <= 4
+        assert max(len(one.tokens) for one in alone) == 4 - len(prompts[row].split())  # all places are used, and no more
     with pytest.raises(InputError) as raised:
         trained.score(prompts)
     assert list(raised.value.problems) == [1]
