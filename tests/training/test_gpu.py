@@ -14,6 +14,7 @@ from regard.training.capture import Captured
 from regard.training.checkpoint import Progress
 from regard.training.display import Display
 from regard.training.distributed import Group
+from regard.training.feed import StoreFeed
 from regard.training.journal import read_journal
 from regard.training.leaves import Leaves
 from regard.training.loop import Trainer
@@ -55,7 +56,14 @@ def both_ways(recipe, folder):
     prepared = run.prepare(whole, folder, lambda text: None)
     model = build(configure(recipe.model), *prepared.shapes).cuda()
     ways = [
-        Trainer(model, prepared.store, prepared.plan, training, folder, Group(0, 1, torch.device("cuda")), dict)
+        Trainer(
+            model,
+            StoreFeed(prepared.store, prepared.plan, model.writes),
+            training,
+            folder,
+            Group(0, 1, torch.device("cuda")),
+            dict,
+        )
         for training in (recipe.training.model_copy(update={"capture": capture}) for capture in (False, True))
     ]
     assert [way.replay is None for way in ways] == [True, False]
@@ -139,7 +147,7 @@ def test_a_step_that_is_not_finite_is_left_out_and_told_later(tmp_path):
     prepared = run.prepare(whole, tmp_path / "run", lambda text: None)
     model = build(configure(recipe.model), *prepared.shapes).cuda()
     group = Group(0, 1, torch.device("cuda"))
-    trainer = Trainer(model, prepared.store, prepared.plan, recipe.training, tmp_path, group, dict)
+    trainer = Trainer(model, StoreFeed(prepared.store, prepared.plan, model.writes), recipe.training, tmp_path, group, dict)
     trainer.journal, trainer.display = None, Display(20, 0, None, False)
     first, plain, seen = next(model.parameters()), trainer.backward, []
 
