@@ -44,6 +44,7 @@ class Predictor(Model):
     def read(self, window: Batch) -> Outputs:
         """The state goes on from the last window, if this one has lanes that do."""
         inputs: Tensor = window["source"].values
+        outputs: Tensor
         outputs, state = self(inputs, None if window.get("lanes") is None else self.state)
         self.state = carry(state, self.cell.zero_state(outputs), inputs.shape[1])
         return outputs

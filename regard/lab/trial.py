@@ -52,9 +52,9 @@ def training_of(choice: Hyperparameters, updates: int) -> Training:
 @torch.no_grad()
 def measure(model: Predictor, windows: Windows, size: Size, figure: Figure) -> float:
     """The figure's mean over all that is asked."""
-    total, number = 0.0, 0
+    total, number, device = 0.0, 0, model.output.weight.device
     for window in windows.once(size.batch, size.window):
-        there = on_device(window, model.output.weight.device)
+        there = on_device(window, device)
         total += float(figure.add(model, model.read(there), there["target"].values))
         number += asked(window)
     return total / number

@@ -64,9 +64,8 @@ def lanes(tokens: Integers, batch: int, steps: int) -> Iterator[Batch]:
     """The stream as `batch` lanes side by side, which windows follow; every token but the first is asked for once."""
     count = len(tokens) - 1
     length = -(-count // batch)
-    inputs, targets = np.zeros(batch * length, np.int64), np.full(batch * length, IGNORE)
-    inputs[:count], targets[:count] = tokens[:-1], tokens[1:]
-    inputs, targets = inputs.reshape(batch, length), targets.reshape(batch, length)
+    inputs, targets = np.zeros((batch, length), np.int64), np.full((batch, length), IGNORE)
+    inputs.flat[:count], targets.flat[:count] = tokens[:-1], tokens[1:]
     for begin in range(0, length, steps):
         part = slice(begin, begin + steps)
         yield window(inputs[:, part], targets[:, part], np.arange(batch), fresh=begin == 0)

@@ -44,7 +44,7 @@ class Ending(NamedTuple):
 
 
 class Trainer:
-    """One run: its model, its data, its directory (without one nothing is kept). `run` is the loop."""
+    """One run: its model, its data, its directory (None: nothing is kept). `run` is the loop; the rest are its sentences."""
 
     def __init__(
         self, model: Model, feed: Feed, training: Training, directory: Path | None,

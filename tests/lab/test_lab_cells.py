@@ -7,9 +7,9 @@ import math
 import pytest
 
 from regard.errors import UserError
-from regard.lab import cells, table
+from regard.lab import cells, table, trial
 from regard.lab.cells import Comparison, Result, compare
-from regard.lab.search import Choice, choices
+from regard.lab.search import Hyperparameters, choices
 from regard.lab.settings import SETTINGS, Size
 from regard.lab.texts import Texts
 
@@ -51,10 +51,10 @@ def test_all_cells_are_tried_with_the_same_choices(done):
     for result in results:
         mine = [row for row in rows if (row["task"], row["cell"]) == (result.task, result.cell)]
         searched, tested = ([row for row in mine if row["kind"] == kind] for kind in ("search", "test"))
-        assert [Choice(*(row[name] for name in Choice._fields)) for row in searched] == choices(TINY.trials)
+        assert [Hyperparameters(*(row[name] for name in Hyperparameters._fields)) for row in searched] == choices(TINY.trials)
         assert {row["seed"] for row in searched} == {1}
         assert result.choice == choices(TINY.trials)[min(range(TINY.trials), key=lambda place: searched[place]["valid"])]
-        assert {tuple(row[name] for name in Choice._fields) for row in tested} == {result.choice}
+        assert {tuple(row[name] for name in Hyperparameters._fields) for row in tested} == {result.choice}
         assert [row["seed"] for row in tested] == [1, 2]
         assert [row["test"] for row in tested] == result.figures
         assert [row["updates"] for row in mine] == [2, 2, 3, 3]
@@ -101,20 +101,21 @@ def test_another_setting_or_text_is_refused(done):
 
 def test_choices_are_made_on_validation_and_figures_on_the_test(monkeypatch, tmp_path):
     asked = []
-    monkeypatch.setattr(
-        cells, "measure", lambda _, windows, __, figure: asked.append((figure.name, len(windows.tokens))) or 1.0
-    )
+    for module in (trial, cells):
+        monkeypatch.setattr(
+            module, "measure", lambda _, windows, __, figure: asked.append((figure.name, len(windows.tokens))) or 1.0
+        )
     compare(dataclasses.replace(PLAN, cells=["tanh"], tasks=["words"]), tmp_path, talk=False)
     valid, test = ("nats", 3), ("nats", 4)  # the king <eos>; the queen sees <eos>
     assert asked == [valid, valid, valid, test, valid, test]
 
 
 def spoil_weights(monkeypatch):
-    monkeypatch.setattr(cells, "choices", lambda trials: [Choice(0.01, math.inf, 1.0)] * trials)
+    monkeypatch.setattr(cells, "choices", lambda trials: [Hyperparameters(0.01, math.inf, 1.0)] * trials)
 
 
 def spoil_losses(monkeypatch):
-    monkeypatch.setattr(cells, "measure", lambda *_: math.nan)
+    monkeypatch.setattr(trial, "measure", lambda *_: math.nan)
 
 
 @pytest.mark.parametrize("spoil", [spoil_weights, spoil_losses])
@@ -128,7 +129,7 @@ def test_divergence_is_a_result(spoil, monkeypatch, tmp_path):
 
 
 def result(task, cell, figures):
-    return Result(task, cell, 8, 1234, Choice(0.01, 1.0, 2.0), figures)
+    return Result(task, cell, 8, 1234, Hyperparameters(0.01, 1.0, 2.0), figures)
 
 
 def test_the_table_has_mean_deviation_and_the_lecture():

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import signal
 from functools import partial
 from typing import NamedTuple
 
@@ -9,14 +10,19 @@ import pytest
 import torch
 from torch.nn import functional
 
+from regard.errors import UserError
 from regard.lab.predictor import carry
-from regard.lab.search import Choice
+from regard.lab.search import Hyperparameters
 from regard.lab.settings import SETTINGS, Size
-from regard.lab.tasks import ACCURACY, NATS, TASKS
+from regard.lab.tasks import ACCURACY, NATS, TASKS, Loaded
 from regard.lab.texts import generated
-from regard.lab.trial import build, measure, train
-from regard.lab.windows import IGNORE, Rows, Stream
+from regard.lab.trial import build, measure, train, training_of
+from regard.lab.windows import IGNORE, Rows, Stream, WindowFeed
+from regard.models.device import on_device
+from regard.models.interface import LossOptions
 from regard.nn.recurrent.scan import scan
+from regard.training.distributed import Group
+from regard.training.loop import Trainer
 
 SMOKE = SETTINGS["smoke"]
 SIZE = Size(parameters=0, search=0, updates=0, batch=4, window=5)
@@ -35,17 +41,26 @@ def brute_force(model, inputs, targets):
     return loss, hits, asked
 
 
+def tensors(window):
+    return [torch.from_numpy(window[name].values) for name in ("source", "target")]
+
+
 def lanes_of(windows):
     whole = list(windows.once(SIZE.batch, 10**6))
-    return [(inputs, targets) for window in whole for inputs, targets in zip(window.inputs, window.targets, strict=True)]
+    return [(inputs, targets) for window in whole for inputs, targets in zip(*tensors(window), strict=True)]
 
 
 def rows():
-    return Rows(torch.randint(9, (42, 7)), torch.where(torch.rand(42, 7) < 0.4, IGNORE, torch.randint(9, (42, 7))))
+    asked = torch.where(torch.rand(42, 7) < 0.4, IGNORE, torch.randint(9, (42, 7)))
+    return Rows(torch.randint(9, (42, 7)).numpy(), asked.numpy())
 
 
 def stream():
-    return Stream(torch.randint(9, (287,)))
+    return Stream(torch.randint(9, (287,)).numpy())
+
+
+def loaded(windows):
+    return Loaded(9, windows, windows, windows)
 
 
 @pytest.mark.parametrize("make", [rows, stream])
@@ -76,11 +91,12 @@ def test_a_tape_is_cut_between_windows():
 
 
 def taught(task, setting, cell, size, rate, updates):
-    loaded = TASKS[task].load(setting, generated(600))
-    model = build(cell, loaded.vocabulary, 32, 1.0, seed=1)
-    figure = partial(measure, model, loaded.test, size, TASKS[task].figure)
+    data = TASKS[task].load(setting, generated(600))
+    model = build(cell, data.vocabulary, 32, 1.0, seed=1)
+    figure = partial(measure, model, data.test, size, TASKS[task].figure)
     before = figure()
-    assert train(model, loaded.train, size, Choice(rate, 1.0, 1.0), updates, seed=1)
+    valid = train(model, data, size, Hyperparameters(rate, 1.0, 1.0), updates, seed=1)
+    assert valid == measure(model, data.valid, size, NATS) < math.inf
     return before, figure()
 
 
@@ -108,7 +124,7 @@ def test_words_are_learnt():
 
 def test_the_rate_falls_to_nothing_and_the_gradient_is_clipped(monkeypatch):
     rates, norms = [], []
-    step = torch.optim.Adam.step
+    step = torch.optim.AdamW.step
 
     def spy(self, *arguments):
         rates.append(self.param_groups[0]["lr"])
@@ -116,19 +132,72 @@ def test_the_rate_falls_to_nothing_and_the_gradient_is_clipped(monkeypatch):
         norms.append(float(torch.cat([gradient.flatten() for gradient in gradients]).norm()))
         return step(self, *arguments)
 
-    monkeypatch.setattr(torch.optim.Adam, "step", spy)
-    assert train(build("tanh", 9, 6, 1.0, seed=1), rows(), SIZE, Choice(0.01, 1.0, 0.02), 4, seed=1)
+    monkeypatch.setattr(torch.optim.AdamW, "step", spy)
+    train(build("tanh", 9, 6, 1.0, seed=1), loaded(rows()), SIZE, Hyperparameters(0.01, 1.0, 0.02), 4, seed=1)
     assert rates == pytest.approx([0.01, 0.0075, 0.005, 0.0025])
     assert max(norms) <= 0.02 * 1.0001
 
 
 def test_divergence_is_told_and_told_early():
-    windows = (
-        rows()
-    )  # tanh holds inf at 1, and whether inf - inf is computed is up to the CPU's products: relu lets inf through
-    assert not train(build("relu", 9, 6, 1.0, seed=1), windows, SIZE, Choice(1e30, 1.0, 1.0), 5, seed=1)
-    model = build("tanh", 9, 6, math.inf, seed=1)
-    assert not train(model, windows, SIZE, Choice(0.01, 1.0, 1.0), 10**9, seed=1)
+    model, choice = build("tanh", 9, 6, math.inf, seed=1), Hyperparameters(0.01, 1.0, 1.0)
+    assert train(model, loaded(rows()), SIZE, choice, 3, seed=1) == math.inf
+    assert train(model, loaded(rows()), SIZE, choice, 10**9, seed=1) == math.inf
+
+
+def test_one_step_that_is_not_finite_is_divergence(monkeypatch):
+    """The main loop leaves it out and goes on; a comparison must not."""
+    model = build("tanh", 9, 6, 1.0, seed=1)
+    loss, losses = model.loss, []
+
+    def spoilt(batch, options):
+        losses.append(loss(batch, options))
+        return losses[-1]._replace(total=losses[-1].total * (math.nan if len(losses) == 2 else 1.0))
+
+    monkeypatch.setattr(model, "loss", spoilt)
+    assert train(model, loaded(rows()), SIZE, Hyperparameters(0.01, 1.0, 1.0), 4, seed=1) == math.inf
+    assert len(losses) == 4
+
+
+def test_the_state_goes_on_in_training_and_the_gradient_does_not():
+    """The losses of all windows are that of the lanes read whole; a window's gradient is that of reading it from a state."""
+    model = build("gru", 9, 6, 1.0, seed=3)
+    tokens = stream()
+    whole, cut = ([on_device(one, torch.device("cpu")) for one in tokens.once(SIZE.batch, steps)] for steps in (10**6, 5))
+    losses = [model.loss(window) for window in cut]
+    torch.testing.assert_close(sum(one.total for one in losses), model.loss(whole[0]).total, rtol=1e-5, atol=1e-5)
+    assert sum(int(one.number) for one in losses) == 286
+    assert not model.state.hidden.requires_grad
+
+
+def test_an_interrupted_trial_is_no_result(monkeypatch):
+    model, asked = build("tanh", 9, 6, 1.0, seed=1), []
+    loss = model.loss
+    monkeypatch.setattr(model, "loss", lambda *given: (asked.append(signal.raise_signal(signal.SIGINT)), loss(*given))[1])
+    with pytest.raises(KeyboardInterrupt):
+        train(model, loaded(rows()), SIZE, Hyperparameters(0.01, 1.0, 1.0), 4, seed=1)
+    assert len(asked) == 1
+
+
+@pytest.mark.parametrize("carries", [True, False])
+def test_steps_with_a_state_of_the_last_one_are_not_replayed(carries, monkeypatch):
+    monkeypatch.setattr(Group, "alone_on_gpu", True)
+    model = build("tanh", 9, 6, 1.0, seed=1)
+    assert model.carries_state
+    model.carries_state = carries
+    training = training_of(Hyperparameters(0.01, 1.0, 1.0), 4)
+    trainer = Trainer(model, WindowFeed(iter(())), training, None, Group(0, 1, torch.device("cpu")), dict)
+    assert (trainer.replay is None) is carries
+
+
+def test_a_trial_leaves_no_files(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    train(build("tanh", 9, 6, 1.0, seed=1), loaded(rows()), SIZE, Hyperparameters(0.01, 1.0, 1.0), 4, seed=1)
+    assert not list(tmp_path.iterdir())
+
+
+def test_options_that_a_cell_has_no_use_for():
+    with pytest.raises(UserError, match="likelihood alone"):
+        build("tanh", 9, 6, 1.0, seed=1).part_names(LossOptions(label_smoothing=0.1))
 
 
 def test_building_leaves_the_random_numbers_alone():

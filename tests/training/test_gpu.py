@@ -57,7 +57,12 @@ def both_ways(recipe, folder):
     model = build(configure(recipe.model), *prepared.shapes).cuda()
     ways = [
         Trainer(
-            model, StoreFeed(prepared.store, prepared.plan, "target"), training, folder, Group(0, 1, torch.device("cuda")), dict
+            model,
+            StoreFeed(prepared.store, prepared.plan, model.writes),
+            training,
+            folder,
+            Group(0, 1, torch.device("cuda")),
+            dict,
         )
         for training in (recipe.training.model_copy(update={"capture": capture}) for capture in (False, True))
     ]
@@ -142,7 +147,7 @@ def test_a_step_that_is_not_finite_is_left_out_and_told_later(tmp_path):
     prepared = run.prepare(whole, tmp_path / "run", lambda text: None)
     model = build(configure(recipe.model), *prepared.shapes).cuda()
     group = Group(0, 1, torch.device("cuda"))
-    trainer = Trainer(model, StoreFeed(prepared.store, prepared.plan, "target"), recipe.training, tmp_path, group, dict)
+    trainer = Trainer(model, StoreFeed(prepared.store, prepared.plan, model.writes), recipe.training, tmp_path, group, dict)
     trainer.journal, trainer.display = None, Display(20, 0, None, False)
     first, plain, seen = next(model.parameters()), trainer.backward, []
 

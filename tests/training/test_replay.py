@@ -10,6 +10,7 @@ from regard.data.batching import collate, pad_to_multiple
 from regard.data.tokenizers import END
 from regard.models import build, configure
 from regard.training.distributed import Group
+from regard.training.feed import StoreFeed
 from regard.training.loop import Trainer
 from regard.training.replay import COLUMNS, ROWS, Replay
 
@@ -31,7 +32,12 @@ def prepared_for(options, folder):
     prepared = run.prepare(recipe, folder, lambda text: None)
     model = build(configure(recipe.model), *prepared.shapes)
     return prepared, Trainer(
-        model, prepared.store, prepared.plan, recipe.training, folder, Group(0, 1, torch.device("cpu")), dict
+        model,
+        StoreFeed(prepared.store, prepared.plan, model.writes),
+        recipe.training,
+        folder,
+        Group(0, 1, torch.device("cpu")),
+        dict,
     )
 
 

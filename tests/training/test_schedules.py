@@ -23,6 +23,10 @@ ORACLES = {
         + torch_rates(lambda o: torch.optim.lr_scheduler.CosineAnnealingLR(o, T_max=41), 41)
     ),
     "inverse_sqrt": lambda: [min(step**-0.5, step * 10**-1.5) * 10**0.5 for step in range(1, 51)],  # eq. 3, peak 1
+    "linear": lambda: (
+        [step / 10 for step in range(1, 10)]
+        + torch_rates(lambda o: torch.optim.lr_scheduler.LinearLR(o, start_factor=1.0, end_factor=0.0, total_iters=41), 41)
+    ),
     "plateau": lambda: ORACLES["constant"](),
 }
 
