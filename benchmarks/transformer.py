@@ -30,7 +30,7 @@ from regard.models.interface import Loss
 from regard.recipe import read
 from regard.training.objective import Objective
 from regard.training.replay import Replay
-from regard.training.watch import Watch
+from regard.training.watch import FiniteCheck
 
 PAD, START, END = 0, 2, 3
 
@@ -119,7 +119,7 @@ class Trial:
         self.parameters = list(model.parameters())
         self.optimizer = torch.optim.AdamW(self.parameters, lr=1e-4, betas=(0.9, 0.98), fused=True)
         self.replay = Replay(model, precision, device) if graphs else None
-        self.watch = Watch(self.optimizer) if graphs else None
+        self.watch = FiniteCheck(self.optimizer) if graphs else None
         self.run: Callable[..., Tensor | Loss] = self.model
 
     def step(self, batch: Batch) -> None:

@@ -35,6 +35,7 @@ TABLES = {
     "RISKS": "regard.training.expected",
     "SEARCHES": "regard.evaluation.candidates",
     "NORMALISATIONS": "regard.decoding.ranking",
+    "RULES": "regard.decoding.rules",
     "FORMATS": "regard.insight.figure",
     "TASKS": "regard.lab.tasks",
 }

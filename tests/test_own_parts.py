@@ -211,6 +211,34 @@ def test_a_task_of_one_s_own_is_compared(tmp_path):
     assert result.mean is not None
 
 
+RULE = """
+from regard.decoding.rules import DecodingRule
+
+class Short(DecodingRule):
+    '''Two words, whatever they are.'''
+    def __init__(self, left):
+        self.left = left
+    @classmethod
+    def requested(cls, request):
+        return cls(request.lengths * 0 + 2)
+    def start(self):
+        return self.left
+    def apply(self, step, words, state):
+        return step.cut(state <= 1), state - 1
+
+{table}["short"] = Short
+"""
+
+
+def test_a_rule_of_one_s_own_is_kept(tmp_path):
+    run.train(recipe_with(tmp_path, []), tmp_path / "run", talk=False)
+    model = regard.load(tmp_path / "run")
+    longest = [max(len(one.tokens) for one in found) for found in model.search(SOURCES[:2])]
+    bring(tmp_path, "RULES", RULE)
+    assert max(longest) > 2
+    assert all(len(one.tokens) <= 2 for found in model.search(SOURCES[:2]) for one in found)
+
+
 def test_a_picture_of_one_s_own_is_drawn(tmp_path):
     bring(tmp_path, "FORMATS", "{table}['mine'] = lambda heatmap, path: path.write_text(' '.join(heatmap.source))\n")
     run.train(recipe_with(tmp_path, []), tmp_path / "run", talk=False)

@@ -61,7 +61,7 @@ class TeacherForced(Trained):
                 yield self.by_words(source, target, [weights[row, : len(target), : len(source)] for weights in looks])
 
         both = list(pairs)
-        found = self.force(both, read, look=True)
+        found = self.force(both, read, return_weights=True)
         spelled = [
             None if each is None else [own_words(one, pair) for one in each]
             for each, pair in zip(found.results, both, strict=True)
@@ -71,7 +71,7 @@ class TeacherForced(Trained):
     @property
     def num_heads(self) -> int:
         """How many heads the attention has, over all layers."""
-        found = self.force([("", "")], lambda steps, *_: iter([steps.weights.shape[1]]), look=True)
+        found = self.force([("", "")], lambda steps, *_: iter([steps.weights.shape[1]]), return_weights=True)
         return int(found.all("pairs")[0])
 
     @torch.inference_mode()
@@ -96,9 +96,9 @@ class TeacherForced(Trained):
         return [Alignment(*words, merge_pieces(weights, *places)[seen]) for weights in looks]
 
     @torch.inference_mode()
-    def force(self, pairs: Iterable[Pair], read: Callable[..., Iterator[Any]], look: bool = False) -> Answers[Any]:
+    def force(self, pairs: Iterable[Pair], read: Callable[..., Iterator[Any]], return_weights: bool = False) -> Answers[Any]:
         """Teacher forcing over batches of pairs; `read` turns the steps of a batch into one result a pair."""
-        if look and not self.has_attention:
+        if return_weights and not self.has_attention:
             raise UserError("this model has no attention, so there is nothing to look at or to align by")
         both = list(pairs)
         sources, targets, offers, problems = self.tokens(both)
@@ -107,14 +107,14 @@ class TeacherForced(Trained):
         sizes = [max(len(source), len(target)) for source, target in zip(sources, targets, strict=True)]
         for rows in batches(sizes, self.decoding.batch_tokens, [row for row in range(len(both)) if row not in problems]):
             some, wanted = [sources[row] for row in rows], [targets[row] for row in rows]
-            steps = self.steps(some, wanted, self.copies([offers[row] for row in rows]), look)
+            steps = self.steps(some, wanted, self.copies([offers[row] for row in rows]), return_weights)
             for row, result in zip(rows, read(steps, wanted, some), strict=True):
                 results[row] = result
         return Answers(results, problems)
 
-    def steps(self, sources: Sequence[Any], targets: Tokens, copies: Column | None, look: bool) -> Steps:
+    def steps(self, sources: Sequence[Any], targets: Tokens, copies: Column | None, return_weights: bool) -> Steps:
         """All steps of known targets at once."""
-        found: Steps = self.model.teacher_forced(self.inputs(sources, copies), shifted(self.pad(targets)[0]), look)
+        found: Steps = self.model.teacher_forced(self.inputs(sources, copies), shifted(self.pad(targets)[0]), return_weights)
         return found
 
     def tokens(self, pairs: Sequence[Pair]) -> tuple[list[Any], list[list[int]], list[Copied], Problems]:

@@ -82,7 +82,7 @@ class AloneDecoder(WordDecoder):
         source: Int[Tensor, "batch source"],
         lengths: Int[Tensor, "batch"],
         target: Int[Tensor, "batch target"],
-        look: bool,
+        return_weights: bool,
     ) -> Steps:
         """Each row's target right behind its source, all in one pass."""
         places = lengths[:, None] + torch.arange(target.shape[1], device=target.device)
@@ -90,9 +90,11 @@ class AloneDecoder(WordDecoder):
         behind = torch.arange(tokens.shape[1], device=tokens.device) >= lengths[:, None] + target.shape[1]
         present = (tokens != PAD) & ~behind
         tokens, present, places = self.cut(tokens, present, places)
-        result = self.stack(self.words(tokens), None, prefix=self.prefix(lengths), return_self_weights=look, present=present)
+        result = self.stack(
+            self.words(tokens), None, prefix=self.prefix(lengths), return_self_weights=return_weights, present=present
+        )
         outputs = result.states.gather(1, places[..., None].expand(-1, -1, self.stack.size))
-        if not look:
+        if not return_weights:
             return Steps(outputs, cost=result.cost)
         visible = length_mask(lengths, source.shape[1])
         return Steps(outputs, self.looks(result, places, visible), cost=result.cost, visible=visible)
@@ -165,9 +167,9 @@ class DecoderAlone(Generator):
         ).passed
         return torch.stack([one.self_attention.weights.mean(dim=1) for one in passed]).mean(dim=0)
 
-    def teacher_forced(self, batch: Batch, words: Words, look: bool = False) -> Steps:
+    def teacher_forced(self, batch: Batch, words: Words, return_weights: bool = False) -> Steps:
         source = batch["source"]
-        return self.decoder.whole(source.values, source.lengths, words, look)
+        return self.decoder.whole(source.values, source.lengths, words, return_weights)
 
     def teacher_forced_each(self, batch: Batch, words: Int[Tensor, "rows target"], count: int) -> Steps:
         source = batch["source"]

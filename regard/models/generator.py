@@ -41,7 +41,7 @@ class Generator(Model):
     @property
     def draws_attention(self) -> bool:
         """Whether hard attention draws where it looks, and is taught by what that earns."""
-        return self.decoder.usual_reward is not None
+        return self.decoder.reward_baseline is not None
 
     @property
     def vocabulary(self) -> int:
@@ -59,8 +59,8 @@ class Generator(Model):
         """What a search needs: a step that reads this memory, and the State before the first word."""
         return self.decoder.stepper(memory), self.decoder.start(memory)
 
-    def teacher_forced(self, batch: Batch, words: Words, look: bool = False) -> Steps:
-        """All steps that read these words, up to the layer under the logits; `look` asks for attention weights."""
+    def teacher_forced(self, batch: Batch, words: Words, return_weights: bool = False) -> Steps:
+        """All steps that read these words, up to the layer under the logits; `return_weights` asks for attention weights."""
         raise NotImplementedError
 
     def teacher_forced_each(self, batch: Batch, words: Int[Tensor, "rows target"], count: int) -> Steps:
@@ -122,7 +122,7 @@ class Generator(Model):
         matters to later words too, their rewards are its own."""
         target: Tensor = batch["target"].values
         choice = steps.choice
-        usual, written = self.decoder.usual_reward, target != PAD
+        usual, written = self.decoder.reward_baseline, target != PAD
         if choice is None:  # nothing is drawn in evaluation mode
             return written.sum() * 0.0
         assert usual is not None

@@ -24,7 +24,7 @@ class Memory(NamedTuple):
 
     states: Float[Tensor, "batch source size"]  # of the source's words in their order; some encoders go on after the last
     visible: Bool[Tensor, "batch source"]
-    told: Float[Tensor, "batch summary"] | None = None  # what the encoder itself says of the whole
+    pooled: Float[Tensor, "batch summary"] | None = None  # what the encoder itself says of the whole
     keys: Any = None  # the decoder's view of `states`, prepared once
     copies: "Copies | None" = None  # where the decoder may copy words
     cost: Float[Tensor, ""] | None = None  # of the encoder beside the loss, a target token (experts that are not used alike)
@@ -32,8 +32,8 @@ class Memory(NamedTuple):
 
     @property
     def summary(self) -> Float[Tensor, "batch summary"]:
-        """The whole as one vector: what was told, or the mean."""
-        return mean_over(self.states, self.visible) if self.told is None else self.told
+        """The whole as one vector: what the encoder pooled, or the mean."""
+        return mean_over(self.states, self.visible) if self.pooled is None else self.pooled
 
 
 class Copies(NamedTuple):
@@ -106,11 +106,11 @@ class Decoder(nn.Module):
     output: nn.Linear  # the layer under the logits -> logits
     has_attention: bool = True  # whether steps tell where they looked
     copies_words: bool = False  # whether memory must say what can be copied
-    usual_reward: Tensor | None  # of each word: log p where hard attention wrote it, as training has seen it lately
+    reward_baseline: Tensor | None  # of each word: log p where hard attention wrote it, as training has seen it lately
 
     def __init__(self) -> None:
         super().__init__()
-        self.register_buffer("usual_reward", None)
+        self.register_buffer("reward_baseline", None)
 
     @property
     def limit(self) -> Limit | None:
@@ -137,8 +137,8 @@ class Decoder(nn.Module):
     def step(self, tokens: Int[Tensor, "rows"], memory: Memory, state: Any) -> Step:
         return self.stepper(memory)(tokens, state)
 
-    def forward(self, tokens: Int[Tensor, "batch target"], memory: Memory, look: bool = False) -> Steps:
-        """All steps of a known target; `look` asks for their attention weights, which cost memory and time."""
+    def forward(self, tokens: Int[Tensor, "batch target"], memory: Memory, return_weights: bool = False) -> Steps:
+        """All steps of a known target; `return_weights` asks for their attention weights, which cost memory and time."""
         raise NotImplementedError
 
     def loss(self, steps: Steps, target: Int[Tensor, "batch target"], label_smoothing: float = 0.0) -> Float[Tensor, ""]:

@@ -67,8 +67,8 @@ class TransformerText(AloneDecoder):
     def nothing(self, rows: int) -> Memory:
         return self.read(*self.before(rows))
 
-    def forward(self, tokens: Words, memory: Memory, look: bool = False) -> Steps:
-        return self.whole(*self.before(len(tokens)), tokens, look)
+    def forward(self, tokens: Words, memory: Memory, return_weights: bool = False) -> Steps:
+        return self.whole(*self.before(len(tokens)), tokens, return_weights)
 
 
 BODIES: dict[str, type[RecurrentText] | type[TransformerText]] = {"recurrent": RecurrentText, "transformer": TransformerText}
@@ -109,8 +109,8 @@ class LanguageModel(Generator):
         """What so many texts are written from."""
         return self.decoder.nothing(rows)
 
-    def teacher_forced(self, batch: Batch, words: Words, look: bool = False) -> Steps:
-        steps: Steps = self.decoder(words, self.nothing(len(words)), look)
+    def teacher_forced(self, batch: Batch, words: Words, return_weights: bool = False) -> Steps:
+        steps: Steps = self.decoder(words, self.nothing(len(words)), return_weights)
         return steps
 
     def teacher_forced_each(self, batch: Batch, words: Int[Tensor, "rows target"], count: int) -> Steps:

@@ -10,6 +10,7 @@ Value = TypeVar("Value")
 RENAMED: dict[int, tuple[tuple[str, str], ...]] = {
     1: (
         (r"\.energy$", ".score_vector"),
+        (r"\.usual_reward$", ".reward_baseline"),
         (r"\.own\.attention\.", ".self_attention.attention."),
         (r"\.leave_own\.", ".self_output."),
         (r"\.leave_cross\.", ".cross_output."),

@@ -98,9 +98,9 @@ class SequenceToSequence(Generator):
     def self_attention_weights(self, values: Tensor) -> Float[Tensor, "batch source source"] | None:
         return self.encoder.self_attention_weights(values)
 
-    def teacher_forced(self, batch: Batch, words: Words, look: bool = False) -> Steps:
+    def teacher_forced(self, batch: Batch, words: Words, return_weights: bool = False) -> Steps:
         memory = self.encode(batch)
-        steps: Steps = self.decoder(words, memory, look)
+        steps: Steps = self.decoder(words, memory, return_weights)
         return steps._replace(visible=memory.visible, cost=added(memory.cost, steps.cost))
 
     def teacher_forced_each(self, batch: Batch, words: Int[Tensor, "rows target"], count: int) -> Steps:

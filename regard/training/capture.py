@@ -26,7 +26,7 @@ class Refused(RuntimeError):
     """What cannot be recorded."""
 
 
-class Take(NamedTuple):
+class CapturedGraph(NamedTuple):
     graph: torch.cuda.CUDAGraph
     loss: Losses  # where it leaves it
 
@@ -36,7 +36,7 @@ class Recording(NamedTuple):
     launched again before its end, and the GPU would then wait for the host: where a shape comes again at once, two take turns.
     """
 
-    takes: deque[Take]
+    takes: deque[CapturedGraph]
     inputs: Sequence[Any]
     reached: Sequence[int]  # the parameters that have a gradient; others keep None, for an optimizer would decay them
 
@@ -55,7 +55,7 @@ class Captured:
     where its graph had to make room it waits twice as long next time, then four times: `keep` graphs are kept, those
     used last. Graphs leave gradients in one place, where the parameters find them; those that parameters had before are added,
     so `zero_grad` and sums over several calls work as ever. `compute` must not wait for the GPU: one that does is computed
-    directly, and `refused` says why. Name the `buffers` that it changes: they are put back after the rehearsal that precedes a
+    directly, and `refused` says why. Name the `buffers` that it changes: they are put back after the warm-up that precedes a
     recording. `leaves` stand for the parameters where compute reads something else for them, in their order.
     """
 
@@ -76,7 +76,7 @@ class Captured:
 
     def __call__(self, *inputs: Any) -> Losses:
         key = key_of(inputs)
-        if key not in self.recordings and not (self.ripe(key, inputs) and self.record(key, inputs)):
+        if key not in self.recordings and not (self.due(key, inputs) and self.record(key, inputs)):
             return self.directly(*inputs)
         recording = self.recordings[key]
         if key == self.latest and len(recording.takes) == 1:
@@ -99,13 +99,13 @@ class Captured:
         loss = self.compute(*inputs)
         return loss.detach(), torch.autograd.grad(loss.flatten()[0], self.leaves, allow_unused=True)
 
-    def ripe(self, key: Key, inputs: Sequence[Any]) -> bool:
+    def due(self, key: Key, inputs: Sequence[Any]) -> bool:
         self.waited[key] += 1
         enough = self.waited[key] > self.after * 2 ** self.dropped[key]
-        return enough and key not in self.refused and on_gpu(inputs) and roomy()
+        return enough and key not in self.refused and on_gpu(inputs) and memory_left()
 
     def record(self, key: Key, inputs: Sequence[Any]) -> bool:
-        """Whether it could be done."""
+        """Record a graph for these shapes; False if the computation cannot be recorded."""
         try:
             self.recordings[key] = self.recorded([copied(one) for one in inputs])
         except Refused as error:
@@ -121,21 +121,21 @@ class Captured:
             self.pool, self.aside = torch.cuda.graph_pool_handle(), torch.cuda.Stream()  # type: ignore[no-untyped-call]
         chance = torch.cuda.get_rng_state()
         try:
-            reached = self.rehearse(inputs)
+            reached = self.warm_up(inputs)
         finally:
             torch.cuda.set_rng_state(chance)  # a recording uses up no random numbers
         return Recording(deque([self.take(inputs, reached)]), inputs, reached)
 
-    def take(self, inputs: Sequence[Any], reached: Sequence[int]) -> Take:
+    def take(self, inputs: Sequence[Any], reached: Sequence[int]) -> CapturedGraph:
         graph, places, chance = torch.cuda.CUDAGraph(), self.places(), torch.cuda.get_rng_state()
         with torch.cuda.graph(graph, pool=self.pool, stream=self.aside):
             loss, gradients = self.differentiated(*inputs)
             copy_all([places[number] for number in reached], [one for one in gradients if one is not None])
             del gradients  # their memory is the pool's again
         torch.cuda.set_rng_state(chance)
-        return Take(graph, loss)
+        return CapturedGraph(graph, loss)
 
-    def rehearse(self, inputs: Sequence[Any]) -> list[int]:
+    def warm_up(self, inputs: Sequence[Any]) -> list[int]:
         """One run aside, which does what only a first run does; the parameters that it reached."""
         kept = [buffer.clone() for buffer in self.buffers]
         self.aside.wait_stream(torch.cuda.current_stream())
@@ -186,14 +186,14 @@ def no_waiting() -> Iterator[None]:
         torch.cuda.set_sync_debug_mode(before)
 
 
-def roomy() -> bool:
+def memory_left() -> bool:
     """Whether there is memory for one graph more: each keeps what its shapes need, and none is ever given back."""
     free, total = torch.cuda.mem_get_info()
     return free + torch.cuda.memory_reserved() - torch.cuda.memory_allocated() > ROOM * total
 
 
 def copy_all(into: Sequence[Tensor], given: Sequence[Tensor]) -> None:
-    """A few launches for each kind of number; for kinds mixed in one list there would be one for each tensor."""
+    """A few launches for each dtype; for dtypes mixed in one list there would be one for each tensor."""
     for kind in dict.fromkeys(one.dtype for one in given):
         pairs = [(out, one) for out, one in zip(into, given, strict=True) if one.dtype == kind]
         torch._foreach_copy_([out for out, _ in pairs], [one for _, one in pairs])

@@ -1,5 +1,6 @@
 """Where training gets its batches."""
 
+from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from regard.data.batching import Batch, Integers, collate
@@ -34,3 +35,14 @@ class StoreFeed(NamedTuple):
 
     def batch(self, rows: Integers) -> Batch:
         return collate(self.store, rows)
+
+
+class Piece(NamedTuple):
+    rows: Integers
+    weight: float
+
+
+def pieces_of(rows: Integers, number: int) -> Sequence[Piece]:
+    """A batch dealt out; a hand that stays empty gets a row that counts nothing, for every process must take part."""
+    hands = [rows[index::number] for index in range(number)]
+    return [Piece(hand, 1.0) if len(hand) else Piece(rows[:1], 0.0) for hand in hands]

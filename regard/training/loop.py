@@ -2,7 +2,7 @@
 
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -21,13 +21,13 @@ from regard.training.checkpoint import Best, Checkpoints, Progress, restore, sav
 from regard.training.display import Display
 from regard.training.distributed import Group
 from regard.training.expected import ExpectedReward, Propose
-from regard.training.feed import Feed
+from regard.training.feed import Feed, pieces_of
 from regard.training.interruption import interruptions
 from regard.training.journal import Journal
 from regard.training.objective import Objective, in_a_row
 from regard.training.replay import Replay
 from regard.training.schedules import SCHEDULES
-from regard.training.watch import DivergedError, Watch, refuse_infinite, saved_in
+from regard.training.watch import DivergedError, FiniteCheck, refuse_infinite, saved_in
 
 Validate = Callable[[], dict[str, float]]  # scores by metric, the loss among them
 Rank = Callable[[Mapping[str, float]], float]  # of a validation's scores: higher is better
@@ -71,7 +71,7 @@ class Trainer:
         replays = training.capture and group.alone_on_gpu and fixed
         self.replay = Replay(likelihood, training.precision, group.device) if replays else None
         self.window = torch.zeros(len(self.names), dtype=torch.float64, device=group.device)
-        self.watch = Watch(self.optimizer) if group.device.type == "cuda" else None
+        self.watch = FiniteCheck(self.optimizer) if group.device.type == "cuda" else None
 
     def run(self, talk: bool = True) -> Ending:
         """From the latest checkpoint, or from nothing, to the last update."""
@@ -289,17 +289,6 @@ class Trainer:
         self.display.close()
         if self.journal is not None:
             self.journal.close()
-
-
-class Piece(NamedTuple):
-    rows: Integers
-    weight: float
-
-
-def pieces_of(rows: Integers, number: int) -> Sequence[Piece]:
-    """A batch dealt out; a hand that stays empty gets a row that counts nothing, for every process must take part."""
-    hands = [rows[index::number] for index in range(number)]
-    return [Piece(hand, 1.0) if len(hand) else Piece(rows[:1], 0.0) for hand in hands]
 
 
 def make_deterministic() -> None:

@@ -11,7 +11,7 @@ from regard.data.batching import Batch, Column, pad_to_multiple
 from regard.models.device import autocast, on_device
 from regard.models.interface import Loss
 from regard.training.capture import Captured
-from regard.training.leaves import Leaves
+from regard.training.cast_weights import CastWeights
 from regard.training.objective import Objective, in_a_row
 
 GRAPHS = 96  # shapes whose graphs are kept
@@ -23,7 +23,7 @@ class Replay:
 
     def __init__(self, objective: Objective, precision: str, device: torch.device) -> None:
         self.precision, self.device, self.writes = precision, device, objective.model.writes
-        self.objective = Leaves(objective, torch.bfloat16 if precision == "bfloat16" else None)
+        self.objective = CastWeights(objective, torch.bfloat16 if precision == "bfloat16" else None)
         parameters, leaves = self.objective.parameters, self.objective.tensors
         self.captured = Captured(self.compute, parameters, keep=GRAPHS, buffers=objective.buffers(), leaves=leaves)
 

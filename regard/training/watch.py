@@ -37,7 +37,7 @@ class Pending(NamedTuple):
     done: Any  # the event after which they are there
 
 
-class Watch:
+class FiniteCheck:
     """On a GPU a step that is not finite is left out by the optimizer's own kernel; here it is found out that it was."""
 
     def __init__(self, optimizer: torch.optim.Optimizer) -> None:

@@ -49,7 +49,7 @@ def score_all(model, source, outputs, norm, alpha, beta):
     without padding."""
     inputs = torch.tensor([[START, *words[:-1]] for words in outputs])
     lengths = torch.full((len(outputs),), source.shape[1])
-    forced = model.teacher_forced(reading(source.expand(len(outputs), -1), lengths), inputs, look=True)
+    forced = model.teacher_forced(reading(source.expand(len(outputs), -1), lengths), inputs, return_weights=True)
     log_probs = model.decoder.logits(forced).double().log_softmax(-1)
     found = []
     for words, each, weights in zip(outputs, log_probs.tolist(), forced.weights.double().mean(1).tolist(), strict=True):

@@ -122,7 +122,7 @@ def test_a_target_word_is_aligned_by_the_step_that_wrote_it(trained):
         words = [*trained.source.encode([source])[0], END]
         inputs = [START, *trained.target.encode([target])[0]]
         steps = trained.model.teacher_forced(
-            reading(torch.tensor([words]), torch.tensor([len(words)])), torch.tensor([inputs]), look=True
+            reading(torch.tensor([words]), torch.tensor([len(words)])), torch.tensor([inputs]), return_weights=True
         )
         assert (alignment.source, alignment.target) == (source.split(), target.split())
         torch.testing.assert_close(torch.from_numpy(alignment.weights).float(), steps.weights[0, 0, :-1, :-1].detach())

@@ -35,8 +35,8 @@ class Looking(torch.nn.Module):
         super().__init__()
         self.weights = weights
 
-    def teacher_forced(self, batch, words, look=False):
-        assert look
+    def teacher_forced(self, batch, words, return_weights=False):
+        assert return_weights
         source = batch["source"].values
         looks = self.weights(HEADS, words.shape[1], source.shape[1])
         rows = torch.from_numpy(looks).float().expand(len(source), *looks.shape)

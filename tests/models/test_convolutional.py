@@ -82,7 +82,10 @@ def convs2s(model, source, target):
 @pytest.mark.parametrize("name", ["convs2s", "convs2s-mixed"])
 def test_convs2s_is_what_the_paper_says(name):
     model = exact(KINDS[name])
-    logits, steps = model(reading(SOURCE, LENGTHS), TARGET), model.teacher_forced(reading(SOURCE, LENGTHS), TARGET, look=True)
+    logits, steps = (
+        model(reading(SOURCE, LENGTHS), TARGET),
+        model.teacher_forced(reading(SOURCE, LENGTHS), TARGET, return_weights=True),
+    )
     assert steps.weights.shape[1] == len(model.decoder.blocks)
     for row, (source, length) in enumerate(ROWS):
         expected, looks = convs2s(model, source, TARGET[row : row + 1])

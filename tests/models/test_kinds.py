@@ -18,7 +18,7 @@ def test_stepping_equals_teacher_forcing(name):
     model = small(KINDS[name])
     logits, weights = stepped(model, SOURCE, LENGTHS, TARGET)
     torch.testing.assert_close(model(reading(SOURCE, LENGTHS), TARGET), logits, rtol=1e-4, atol=1e-5)
-    forced = model.teacher_forced(reading(SOURCE, LENGTHS), TARGET, look=True).weights
+    forced = model.teacher_forced(reading(SOURCE, LENGTHS), TARGET, return_weights=True).weights
     assert (forced is None) == (weights is None) == (not model.decoder.has_attention)
     if weights is not None:
         torch.testing.assert_close(forced, weights, rtol=1e-4, atol=1e-5)
@@ -54,7 +54,7 @@ def test_weights_are_a_distribution_over_the_source(name):
     model = small(KINDS[name])
     if not model.decoder.has_attention:
         pytest.skip("no attention, no weights")
-    weights = model.teacher_forced(reading(SOURCE, LENGTHS), TARGET, look=True).weights
+    weights = model.teacher_forced(reading(SOURCE, LENGTHS), TARGET, return_weights=True).weights
     total = weights.sum(-1)
     torch.testing.assert_close(total, torch.ones_like(total))
     assert weights[1, ..., 2:].eq(0).all()

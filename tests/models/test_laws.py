@@ -28,7 +28,7 @@ def test_stepping_equals_teacher_forcing(name):
     model = tiny(SETTINGS[name])
     logits, weights = stepped(model, SOURCE, LENGTHS, TARGET)
     torch.testing.assert_close(model(reading(SOURCE, LENGTHS), TARGET), logits)
-    forced = model.teacher_forced(reading(SOURCE, LENGTHS), TARGET, look=True).weights
+    forced = model.teacher_forced(reading(SOURCE, LENGTHS), TARGET, return_weights=True).weights
     assert (forced is None) == (weights is None) == (not model.decoder.has_attention)
     if weights is not None:
         torch.testing.assert_close(forced, weights)
@@ -62,7 +62,7 @@ def test_weights_are_a_distribution_over_the_source(name):
     model = tiny(SETTINGS[name])
     if not model.decoder.has_attention:
         pytest.skip("no attention, no weights")
-    weights = model.teacher_forced(reading(SOURCE, LENGTHS), TARGET, look=True).weights
+    weights = model.teacher_forced(reading(SOURCE, LENGTHS), TARGET, return_weights=True).weights
     total = weights.sum(-1)
     if "local_p" in name:  # a Gaussian takes some away
         assert (total <= 1 + 1e-6).all()

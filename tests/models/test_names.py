@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from regard.data.sealed import read_manifest, sealed
-from regard.decoding.trained import Trained
+from regard.decoding.load import in_use
 from regard.errors import DamagedError
 from regard.models.directory import check_model, load_model
 from regard.models.names import current_name
@@ -23,7 +23,7 @@ ANSWERS = json.loads((BEFORE / "answers.json").read_text())
 @pytest.mark.parametrize("name", ANSWERS)
 def test_a_model_of_format_1_loads_and_answers_as_it_did(name):
     check_model(BEFORE / name)
-    found = [one for many in Trained(load_model(BEFORE / name)).search(fuzz_models.TEXT, beam=2) for one in many]
+    found = [one for many in in_use(load_model(BEFORE / name)).search(fuzz_models.TEXT, beam=2) for one in many]
     assert [one.text for one in found] == [text for text, _ in ANSWERS[name]]
     assert [one.log_prob for one in found] == pytest.approx([log_prob for _, log_prob in ANSWERS[name]], abs=1e-4)
 

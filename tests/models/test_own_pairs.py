@@ -48,4 +48,4 @@ def test_stepping_equals_teacher_forcing(name, score, scope):
     target = torch.randint(4, 9, (len(SOURCE), LENGTH))
     logits, weights = stepped(model, SOURCE, LENGTHS, target)
     torch.testing.assert_close(model(reading(SOURCE, LENGTHS), target), logits)
-    torch.testing.assert_close(model.teacher_forced(reading(SOURCE, LENGTHS), target, look=True).weights, weights)
+    torch.testing.assert_close(model.teacher_forced(reading(SOURCE, LENGTHS), target, return_weights=True).weights, weights)

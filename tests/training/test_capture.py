@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from regard.training.capture import Captured, Recording, Take, copy_all, key_of
+from regard.training.capture import Captured, CapturedGraph, Recording, copy_all, key_of
 
 
 class Model(nn.Module):
@@ -105,7 +105,7 @@ class Simulated(Captured):
             loss.copy_(found)
             copy_all([places[number] for number in reached], [one for one in gradients if one is not None])
 
-        return Take(SimpleNamespace(replay=replay), loss)
+        return CapturedGraph(SimpleNamespace(replay=replay), loss)
 
 
 def test_what_graphs_leave_is_added_to_what_was_there(monkeypatch):

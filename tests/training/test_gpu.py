@@ -11,14 +11,14 @@ from regard.models import build, configure
 from regard.nn.recurrent.cells import CELLS
 from regard.nn.recurrent.scan import scan
 from regard.training.capture import Captured
+from regard.training.cast_weights import CastWeights
 from regard.training.checkpoint import Progress
 from regard.training.display import Display
 from regard.training.distributed import Group
 from regard.training.feed import StoreFeed
 from regard.training.journal import read_journal
-from regard.training.leaves import Leaves
 from regard.training.loop import Trainer
-from regard.training.watch import Watch
+from regard.training.watch import FiniteCheck
 
 pytestmark = pytest.mark.gpu
 
@@ -120,7 +120,7 @@ def test_a_replayed_step_in_16_bits_has_the_gradients_of_a_direct_one(tmp_path, 
 def test_rounded_weights_scan_as_autocast_rounds_them(name):
     """Of a size that cuDNN computes: matrices come in 16 bits, biases do not."""
     cell = CELLS[name](1024, 1024).cuda()
-    leaves = Leaves(Scanned(cell), torch.bfloat16)
+    leaves = CastWeights(Scanned(cell), torch.bfloat16)
     inputs = torch.randn(4, 6, 1024, device="cuda")
     with torch.autocast("cuda", torch.bfloat16):
         ours, theirs = leaves(inputs), Scanned(cell)(inputs)
@@ -176,7 +176,7 @@ def test_gradients_are_clipped_by_the_optimizers_kernel():
         weight = torch.nn.Parameter(torch.zeros(2, device="cuda"))
         weight.grad = torch.tensor([3.0, 4.0], device="cuda")
         optimizer = torch.optim.AdamW([weight], betas=(0.9, 0.98), fused=True)
-        Watch(optimizer).step(1, np.arange(1), 1, weight.sum(), weight.grad.norm(), clip)
+        FiniteCheck(optimizer).step(1, np.arange(1), 1, weight.sum(), weight.grad.norm(), clip)
         torch.testing.assert_close(optimizer.state[weight]["exp_avg"].cpu(), 0.1 * length * torch.tensor([0.6, 0.8]))
 
 

@@ -13,7 +13,7 @@ from regard.nn.embedding import Embedding
 from regard.nn.linear import Linear
 from regard.recipe import built_in, read_values
 from regard.training.capture import Captured
-from regard.training.leaves import Leaves
+from regard.training.cast_weights import CastWeights
 from regard.training.objective import Objective
 
 EXAMPLES = reading(SOURCE, LENGTHS, target=TARGET.roll(-1, 1))
@@ -34,7 +34,7 @@ def test_loss_and_gradients_are_those_of_autocast(name):
     whole.backward()
     expected = [parameter.grad for parameter in objective.parameters()]
     objective.zero_grad(set_to_none=True)
-    leaves = Leaves(objective, torch.bfloat16)
+    leaves = CastWeights(objective, torch.bfloat16)
     captured = Captured(lambda: in_bfloat16(leaves).total, leaves.parameters, leaves=leaves.tensors)
     torch.testing.assert_close(captured(), whole.detach(), rtol=1e-3, atol=1e-3)
     for parameter, gradient in zip(objective.parameters(), expected, strict=True):
@@ -57,7 +57,7 @@ def test_a_pass_leaves_the_exact_weights_where_they_were(name):
     """Of every recipe, in shape only: shared and tied weights stand in several places."""
     with torch.device("meta"):
         model = build(configure(read_values(name)["model"]), 60, 60)
-        before, leaves = places(model), Leaves(model, torch.bfloat16)
+        before, leaves = places(model), CastWeights(model, torch.bfloat16)
         inside = []
         model.forward = lambda: inside.append(places(model))
         leaves()
@@ -79,14 +79,14 @@ class Mixed(nn.Module):
 
 
 def test_only_weights_of_our_maps_and_tables_that_learn_are_rounded():
-    kinds = Leaves(Mixed(), torch.bfloat16)()
+    kinds = CastWeights(Mixed(), torch.bfloat16)()
     assert kinds == [torch.bfloat16, torch.bfloat16, torch.float32, torch.float32, torch.float32]
-    assert set(Leaves(Mixed())()) == {torch.float32}
+    assert set(CastWeights(Mixed())()) == {torch.float32}
 
 
 def test_a_changed_weight_is_seen_by_the_next_pass():
     layer = Linear(2, 1, bias=False)
-    leaves, ones = Leaves(layer, torch.bfloat16), torch.ones(1, 2, dtype=torch.bfloat16)
+    leaves, ones = CastWeights(layer, torch.bfloat16), torch.ones(1, 2, dtype=torch.bfloat16)
     for value in (1.0, 3.0):
         with torch.no_grad():
             layer.weight.fill_(value)

@@ -58,7 +58,7 @@ def test_only_places_of_words_are_copied(name):
 @pytest.mark.parametrize("name", DECODERS)
 def test_penalties_are_of_all_places_and_links_of_words(name, penalty):
     model = built(name)
-    weights = model.teacher_forced(EXAMPLES, WORDS, look=True).weights
+    weights = model.teacher_forced(EXAMPLES, WORDS, return_weights=True).weights
     links = functional.pad(LINKS, (0, weights.shape[-1] - LINKS.shape[-1]))
     told = Objective(model, 0.0, penalties={penalty: 0.3})(EXAMPLES).parts
     expected = 0.3 * in_a_loop(penalty, weights, torch.tensor(ENDS), links)

@@ -69,7 +69,7 @@ def test_a_total_is_the_cross_entropy_and_named_parts(name):
     torch.testing.assert_close(total, torch.stack(list(parts.values())).sum())
     assert not any(part.requires_grad or part == 0 for part in parts.values())
     torch.manual_seed(1)
-    steps = model.teacher_forced(EXAMPLES, WORDS, look=bool(penalties))
+    steps = model.teacher_forced(EXAMPLES, WORDS, return_weights=bool(penalties))
     torch.testing.assert_close(parts["loss"], model.decoder.loss(steps, TARGET, 0.1).detach())
     if "experts" in names:
         torch.testing.assert_close(parts["experts"], steps.cost.detach() * 5)

@@ -89,7 +89,7 @@ def decoder(context, **attention):
 @pytest.mark.parametrize("name", PENALTIES)
 def test_training_adds_a_penalty_at_its_rate(name, context):
     model = tiny(decoder(context, heads=2), layers=1)
-    weights = model.teacher_forced(EXAMPLES, WORDS, look=True).weights
+    weights = model.teacher_forced(EXAMPLES, WORDS, return_weights=True).weights
     plain, penalised = (Objective(model, 0.1, penalties=given)(EXAMPLES).total for given in ({}, {name: 0.3}))
     torch.testing.assert_close((penalised - plain).double(), 0.3 * in_a_loop(name, weights), rtol=1e-4, atol=1e-4)
 
@@ -124,7 +124,7 @@ def test_hard_attention_learns_the_gradient_of_the_expected_loss(context, option
     """Σ_paths p(path) loss(path) over all that three steps can draw of two places, and the mean of what training minimises."""
     monkeypatch.setattr(generator, "FORGET", 0.0)
     model = tiny(decoder(context, selection="hard", softness=0.0, **options), layers=1, scale=3.0).double().train()
-    model.decoder.usual_reward.copy_(torch.randn(VOCABULARY))  # whatever it is
+    model.decoder.reward_baseline.copy_(torch.randn(VOCABULARY))  # whatever it is
     exact, estimate, chances = 0.0, 0.0, 0.0
     for path in itertools.product(range(2), repeat=3):
         monkeypatch.setattr(selections, "best", drawing(path))
@@ -142,7 +142,7 @@ def test_hard_attention_learns_the_gradient_of_the_expected_loss(context, option
 def test_steps_of_padding_teach_hard_attention_nothing():
     """Σ over real steps of -(r - b) log p - λ H."""
     model = tiny(decoder("after_cell", selection="hard", softness=0.0), layers=1).train()
-    usual, steps = model.decoder.usual_reward.copy_(torch.randn(VOCABULARY)), model.teacher_forced(EXAMPLES, WORDS)
+    usual, steps = model.decoder.reward_baseline.copy_(torch.randn(VOCABULARY)), model.teacher_forced(EXAMPLES, WORDS)
     rewards, expected = model.decoder.log_probs(steps, TARGET), 0.0
     for row, length in enumerate((3, 2)):
         for i in range(length):
@@ -155,16 +155,16 @@ def test_steps_of_padding_teach_hard_attention_nothing():
 
 def test_the_usual_reward_of_a_word_follows_the_last_and_is_kept_with_the_model():
     model = tiny(decoder("into_cell", selection="hard"), layers=1).train()
-    model.decoder.usual_reward.fill_(-5.0)
+    model.decoder.reward_baseline.fill_(-5.0)
     with torch.random.fork_rng():
         rewards = model.decoder.log_probs(model.teacher_forced(EXAMPLES, WORDS), TARGET)
     Objective(model, 0.0)(EXAMPLES).total.backward()
     last = {word: rewards[word == TARGET].mean().item() for word in (7, 8, 3, 4)}
     expected = [0.9 * -5.0 + 0.1 * last.get(word, -5.0) for word in range(VOCABULARY)]
-    torch.testing.assert_close(model.state_dict()["decoder.usual_reward"], torch.tensor(expected))
+    torch.testing.assert_close(model.state_dict()["decoder.reward_baseline"], torch.tensor(expected))
 
 
 def test_a_model_of_any_precision_has_a_usual_reward():
     model = tiny(decoder("after_cell", selection="hard"), layers=1).double()
     Objective(model, 0.0).train()(EXAMPLES).total.backward()
-    assert model.decoder.usual_reward[7] < 0
+    assert model.decoder.reward_baseline[7] < 0

@@ -79,7 +79,7 @@ class ByteNetDecoder(WordDecoder):
 
         return step
 
-    def forward(self, tokens: Int[Tensor, "batch target"], memory: Memory, look: bool = False) -> Steps:
+    def forward(self, tokens: Int[Tensor, "batch target"], memory: Memory, return_weights: bool = False) -> Steps:
         return Steps(self.run(tokens, memory, self.start(memory))[0])
 
     def finished(self, outputs: Float[Tensor, "batch target size"]) -> Float[Tensor, "batch target size"]:

@@ -44,7 +44,7 @@ class Parts(NamedTuple):
     """A decoder's pieces, bound for one pass over a target."""
 
     stack: Callable[[Inputs, tuple[CellState, ...]], LayersRun]  # one step of all layers
-    look: Callable[[Tensor, AttentionState | None], AttentionStep]  # query, what was left behind -> context, weights ...
+    attend: Callable[[Tensor, AttentionState | None], AttentionStep]  # query, what was left behind -> context, weights ...
     feed: Callable[[Tensor], Tensor] | None  # what is fed -> its share in the first cell
     join: Callable[[Tensor], Tensor]  # tanh(W [s_i; c_i] + b), the layer under the logits
 
@@ -96,7 +96,7 @@ class AfterCell(NoContext):
 
     def step(self, parts: Parts, inputs: Inputs, state: RecurrentState) -> DecoderStep:
         cells, top, use = parts.stack(inputs, state.cells)
-        context, weights, attention_state, choice = parts.look(cells[self.query_layer].hidden, state.attention_state)
+        context, weights, attention_state, choice = parts.attend(cells[self.query_layer].hidden, state.attention_state)
         return DecoderStep(join(top, context), RecurrentState(cells, state.fed, attention_state), weights, choice, use)
 
 
@@ -109,7 +109,7 @@ class InputFeeding(NoContext):
     def step(self, parts: Parts, inputs: Inputs, state: RecurrentState) -> DecoderStep:
         assert parts.feed is not None
         cells, top, use = parts.stack(inputs.plus(parts.feed(state.fed)), state.cells)
-        context, weights, attention_state, choice = parts.look(cells[self.query_layer].hidden, state.attention_state)
+        context, weights, attention_state, choice = parts.attend(cells[self.query_layer].hidden, state.attention_state)
         output = parts.join(join(top, context))
         return DecoderStep(output, RecurrentState(cells, output, attention_state), weights, choice, use)
 
@@ -129,7 +129,7 @@ class IntoCell(NoContext):
 
     def step(self, parts: Parts, inputs: Inputs, state: RecurrentState) -> DecoderStep:
         assert parts.feed is not None
-        context, weights, attention_state, choice = parts.look(state.cells[self.query_layer].hidden, state.attention_state)
+        context, weights, attention_state, choice = parts.attend(state.cells[self.query_layer].hidden, state.attention_state)
         cells, top, use = parts.stack(self.enter(inputs.plus(parts.feed(context)), context), state.cells)
         return DecoderStep(join(top, context), RecurrentState(cells, state.fed, attention_state), weights, choice, use)
 

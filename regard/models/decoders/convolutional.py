@@ -109,12 +109,12 @@ class ConvolutionalDecoder(WordDecoder):
         places = torch.zeros(len(memory.states), 1, dtype=torch.long, device=memory.states.device)
         return ConvolutionalState(places, start_histories(self.blocks, memory.states[:, 0]))
 
-    def reader(self, memory: Memory, look: bool) -> Read:
+    def reader(self, memory: Memory, return_weights: bool) -> Read:
         """Attention for rows of hypotheses or for all steps of a target: both are so many queries a sentence."""
 
         def read(queries: Float[Tensor, "rows time size"]) -> tuple[Float[Tensor, "rows time size"], Weights]:
             folded = queries.reshape(len(memory.states), -1, queries.shape[-1])
-            context, weights, _ = self.attention(folded, memory.keys, look)
+            context, weights, _ = self.attention(folded, memory.keys, return_weights)
             return context.view(queries.shape), weights
 
         return read
@@ -138,22 +138,22 @@ class ConvolutionalDecoder(WordDecoder):
         return found
 
     def stepper(self, memory: Memory) -> StepFunction:
-        run, read = self.bind(), self.reader(memory, look=True)
+        run, read = self.bind(), self.reader(memory, return_weights=True)
 
         def step(tokens: Int[Tensor, "rows"], state: ConvolutionalState) -> Step:
             self.positions.check(int(state.places.max()) + 1)
             outputs, looks, histories = run(self.placed_words(tokens[:, None], state.places), state.histories, read)
-            weights = torch.cat([look for look in looks if look is not None], dim=1).transpose(1, 2).flatten(0, 1)
+            weights = torch.cat([one for one in looks if one is not None], dim=1).transpose(1, 2).flatten(0, 1)
             return Step(self.output(outputs[:, 0]), weights, ConvolutionalState(state.places + 1, histories))
 
         return step
 
-    def forward(self, tokens: Int[Tensor, "batch target"], memory: Memory, look: bool = False) -> Steps:
+    def forward(self, tokens: Int[Tensor, "batch target"], memory: Memory, return_weights: bool = False) -> Steps:
         self.positions.check(tokens.shape[1])
         places = torch.arange(tokens.shape[1], device=tokens.device)[None]
         histories = self.start(memory).histories
-        outputs, looks, _ = self.bind()(self.placed_words(tokens, places), histories, self.reader(memory, look))
-        return Steps(outputs, torch.cat([one for one in looks if one is not None], dim=1) if look else None)
+        outputs, looks, _ = self.bind()(self.placed_words(tokens, places), histories, self.reader(memory, return_weights))
+        return Steps(outputs, torch.cat([one for one in looks if one is not None], dim=1) if return_weights else None)
 
     def finished(self, outputs: Float[Tensor, "batch target size"]) -> Float[Tensor, "batch target size"]:
         dropped: Tensor = self.dropout(outputs)

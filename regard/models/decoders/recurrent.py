@@ -62,7 +62,7 @@ class RecurrentDecoder(WordDecoder):
         if config.copy_words is not None:
             self.copy_words = choose(COPIES, config.copy_words, "way of copying")(self.output_size, memory_size)
         draws = self.attention is not None and self.attention.selection.draws
-        self.register_buffer("usual_reward", torch.zeros(vocabulary) if draws else None)
+        self.register_buffer("reward_baseline", torch.zeros(vocabulary) if draws else None)
         self.start_from, projected = config.start_from, config.layers * cell.starts * hidden
         self.bridge = Linear(summary_size, projected) if config.start_from == "projected" else None
         self.join = Linear(top_size + context_size, self.output_size)
@@ -118,7 +118,7 @@ class RecurrentDecoder(WordDecoder):
         join = bind_linear(self.join)
         return Parts(
             stack=self.bind_stack(memory.states, layers),
-            look=nowhere if self.attention is None else self.attention.bind(memory.keys.attention),
+            attend=nowhere if self.attention is None else self.attention.bind(memory.keys.attention),
             feed=bind_linear(self.from_fed) if self.from_fed is not None else None,
             join=lambda known: torch.tanh(join(known)),
         )
@@ -169,11 +169,11 @@ class RecurrentDecoder(WordDecoder):
 
         return step
 
-    def forward(self, tokens: Int[Tensor, "batch target"], memory: Memory, look: bool = False) -> Steps:
+    def forward(self, tokens: Int[Tensor, "batch target"], memory: Memory, return_weights: bool = False) -> Steps:
         words, state, present = self.words(tokens), self.start(memory), None if self.between is None else tokens != PAD
         stepwise = self.from_fed is not None or (self.attention is not None and self.attention.sequential)
         rest = memory, state, present
-        steps = self.one_by_one(words, *rest) if stepwise else self.at_once(words, *rest, look)
+        steps = self.one_by_one(words, *rest) if stepwise else self.at_once(words, *rest, return_weights)
         return steps._replace(copying=self.copying(steps.outputs, memory))
 
     def one_by_one(self, words: Words, memory: Memory, state: RecurrentState, present: Present) -> Steps:
@@ -229,12 +229,12 @@ class RecurrentDecoder(WordDecoder):
             states.append(hidden)
         return inputs, states, use
 
-    def at_once(self, words: Words, memory: Memory, state: RecurrentState, present: Present, look: bool) -> Steps:
+    def at_once(self, words: Words, memory: Memory, state: RecurrentState, present: Present, return_weights: bool) -> Steps:
         """Nothing is fed back: the whole target in one scan a layer and one attention."""
         top, states, use = self.scan_layers(words, state.cells, present=present)
         if self.attention is None:
             return Steps(torch.tanh(self.join(top)), cost=self.cost(use))
-        context, weights, choice = self.attention(states[self.context.query_layer], memory.keys.attention, look)
+        context, weights, choice = self.attention(states[self.context.query_layer], memory.keys.attention, return_weights)
         outputs = torch.tanh(self.join(torch.cat([top, context], dim=-1)))
         return Steps(outputs, weights, choice=choice, cost=self.cost(use))
 

@@ -86,7 +86,7 @@ class TransformerDecoder(WordDecoder):
 
         return step
 
-    def forward(self, tokens: Int[Tensor, "batch target"], memory: Memory, look: bool = False) -> Steps:
-        result = self.stack(self.words(tokens), None, memory.keys.layers, look, present=tokens != PAD)
+    def forward(self, tokens: Int[Tensor, "batch target"], memory: Memory, return_weights: bool = False) -> Steps:
+        result = self.stack(self.words(tokens), None, memory.keys.layers, return_weights, present=tokens != PAD)
         copying = self.copying(result.states, memory)
         return Steps(result.states, result.weights, copying, result.choice, result.cost)

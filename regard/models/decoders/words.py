@@ -30,7 +30,7 @@ class WordDecoder(Decoder):
         self.copies_words = copy_words is not None
         way = None if copy_words is None else choose(COPIES, copy_words, "way of copying")
         self.copy_words = None if way is None else way(size, memory_size)
-        self.register_buffer("usual_reward", torch.zeros(vocabulary) if draws else None)
+        self.register_buffer("reward_baseline", torch.zeros(vocabulary) if draws else None)
 
     def words(self, tokens: Int[Tensor, "*rows"]) -> Float[Tensor, "*rows size"]:
         """Embeddings; a word that was copied though nobody knows it is read as the unknown one."""

@@ -15,7 +15,7 @@ from regard.nn.embedding import Embedding
 from regard.nn.linear import Linear
 
 
-class Leaves:
+class CastWeights:
     """`leaves(model's inputs)` calls the model with the weights of its linear maps and tables rounded to `kind`, once each
     pass; everything else, and everything without a kind, is computed with as it is."""
 
