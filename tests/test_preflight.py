@@ -44,7 +44,7 @@ def test_guided_attention_without_alignments(tmp_path):
 @pytest.mark.parametrize("name", ["demo", "vaswani2017-small", "transformer-moe-small", "bytenet2016-small", "liu2018-d-small"])
 def test_an_outline_has_the_parameters_of_the_model(name):
     config, seed = configure(read(name).model), torch.get_rng_state()
-    outline = preflight.outline(config, 50, 50, most=10**9)
+    outline = preflight.outline(config, [50, 50], most=10**9)
     assert torch.equal(torch.get_rng_state(), seed)
     sizes = {key: value.shape for key, value in outline.named_parameters()}
     assert sizes == {key: value.shape for key, value in build(config, 50, 50).named_parameters()}
@@ -53,22 +53,22 @@ def test_an_outline_has_the_parameters_of_the_model(name):
 
 def test_a_model_that_is_too_large_is_not_even_outlined(monkeypatch):
     with pytest.raises(preflight.TooManyError, match="a matrix with more numbers than any machine can count"):
-        preflight.outline(configure(read("demo").model), 50, 2**60, most=2**80)
+        preflight.outline(configure(read("demo").model), [50, 2**60], most=2**80)
     config = configure(read("vaswani2017-small", ["model.encoder.layers=100"]).model)
     monkeypatch.setattr(preflight, "PARTS", 200)
     with pytest.raises(preflight.TooManyError, match="in 201 matrices or vectors"):
-        preflight.outline(config, 50, 50, most=10**9)
-    assert preflight.outline(configure(read("demo").model), 50, 50, most=10**9)  # nobody counts any more
+        preflight.outline(config, [50, 50], most=10**9)
+    assert preflight.outline(configure(read("demo").model), [50, 50], most=10**9)  # nobody counts any more
 
 
 def test_what_is_asked_and_what_is_free_is_told(monkeypatch):
     config, cpu = configure(read("demo").model), torch.device("cpu")
     number = sum(parameter.numel() for parameter in build(config, 50, 50).parameters())
     monkeypatch.setattr(preflight, "free_memory", lambda: 16 * number)
-    preflight.fitting(config, 50, 50, cpu)
+    preflight.fitting(config, [50, 50], cpu)
     monkeypatch.setattr(preflight, "free_memory", lambda: 16 * number - 1)
     with pytest.raises(UserError) as error:
-        preflight.fitting(config, 50, 50, cpu)
+        preflight.fitting(config, [50, 50], cpu)
     told = str(error.value)
     assert told.startswith(f"{number:,} parameters take 16 bytes each in training ({16 * number / 1e6:,.1f} MB), and ")
     assert "MB of memory are free (cpu)" in told
