@@ -143,9 +143,11 @@ class Generator(Model):
 
 
 def shifted(output: Words) -> Words:
-    """What a decoder reads when it should say `output`: START, then all but the last; END is never read."""
+    """What a decoder reads when it should say `output`: START, then all but the last; END is never read. A row that should
+    say nothing (batching.pad_to_multiple) reads nothing: experts and moments do not count it."""
     earlier = output[:, :-1]
-    return functional.pad(torch.where(earlier == END, PAD, earlier), (1, 0), value=START)
+    read = functional.pad(torch.where(earlier == END, PAD, earlier), (1, 0), value=START)
+    return torch.where(output[:, :1] == PAD, PAD, read)
 
 
 @torch.no_grad()

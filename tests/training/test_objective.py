@@ -19,6 +19,7 @@ EXAMPLES = reading(torch.tensor([[4, 5, 3], [6, 3, 0]]), torch.tensor([3, 2]), t
 
 def test_a_decoder_reads_the_start_mark_and_all_but_the_end():
     assert shifted(TARGET).equal(WORDS)
+    assert shifted(torch.tensor([[7, 3], [0, 0]])).tolist() == [[2, 7], [0, 0]]  # a row that was added says nothing
 
 
 def test_scheduled_sampling_reads_its_own_words_and_never_pads():
