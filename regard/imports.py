@@ -17,6 +17,7 @@ from types import ModuleType
 from regard.errors import UserError
 from regard.problems import MOST, shown
 
+PATH = 400  # letters of a path that people have to type again
 GIVEN: dict[str, str | None] = {}  # by this process, as it was written -> the SHA-256 of a file, None of a module
 
 
@@ -71,7 +72,8 @@ def advice(recorded: object) -> str:
     found = list(recorded.items())[:MOST]
     absent = [name for name, digest in found if name not in GIVEN and (not digest or digest not in GIVEN.values())]
     others = [name for name, digest in found if name in GIVEN and GIVEN[name] != digest]
-    lost = "made with " + " ".join(f"--import {shown(name, str)}" for name in absent) + "; give it again" if absent else ""
+    again = " ".join(f"--import {shown(name, str, PATH)}" for name in absent)
+    lost = f"made with {again}; give it again" if absent else ""
     changed = "made with another version of " + " and ".join(shown(name, str) for name in others) if others else ""
     return "; ".join(one for one in (lost, changed) if one)
 

@@ -12,11 +12,11 @@ WAYS = ("int", "constrained-int", "str")  # of a field that takes numbers or tex
 MOST = 5  # problems that are told one by one
 
 
-def shown(value: object, write: Callable[[object], str] = repr) -> str:
+def shown(value: object, write: Callable[[object], str] = repr, longest: int = LONGEST) -> str:
     """What was given, in one line that is not long."""
     text = write(value)
     text = text if text.isprintable() else repr(value)
-    return text if len(text) <= LONGEST else f"{text[: LONGEST - 10]} ... {text[-5:]}"
+    return text if len(text) <= longest else f"{text[: longest - 10]} ... {text[-5:]}"
 
 
 def hint(name: str, known: Iterable[str]) -> str:

@@ -113,7 +113,7 @@ def test_other_verbs(trained, corpus, tmp_path):
     assert "--html takes many" in refused("look", trained, "a", "b", "--png", tmp_path / "a.png")
     assert "--alignment goes with" in refused("evaluate", trained, "--alignment", corpus / "short.align")
     assert "name either `source` and `target`" in refused("evaluate", trained, "--source", corpus / "short.source")
-    told = "a test set has a source and a target; this one has target only"
+    told = "a test set of this model has source and target; this one has no source"
     assert told in refused("evaluate", trained, "--target", corpus / "short.source")
 
 

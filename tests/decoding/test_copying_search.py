@@ -1,7 +1,5 @@
 """A model that copies, in use: words that nobody knows come out as they stand, as probable as the training loss says."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 import torch
@@ -13,10 +11,11 @@ from regard.data.readers import BadRows
 from regard.data.store import prepare
 from regard.data.tokenizers import END, train_tokenizer
 from regard.decoding.generator import TrainedGenerator
+from regard.models.device import on_device
 from regard.models.directory import Bundle
 from regard.nn.copying import COPIES
 from regard.recipe import Decoding, Pairs, Tokenizer
-from regard.training.loop import Trainer
+from regard.training.feed import StoreFeed
 from regard.training.objective import Objective
 
 SOURCES = ["a b c", "c Zaphod", "b Ford b Arthur a", "Ford", "c x a c"]
@@ -86,8 +85,8 @@ def test_the_score_is_the_training_loss_on_stored_copies(trained, tmp_path):
     pairs = Pairs(source=tmp_path / "a", target=tmp_path / "b")
     store = prepare(tmp_path / "s", pairs, trained.fields, max_length=50, bad_rows=BadRows("stop"), copying=True)
     plan = BatchPlan(store.lengths("source"), store.lengths("target"), 1000, 1)
-    trainer = SimpleNamespace(store=store, group=SimpleNamespace(device=torch.device("cpu")))
-    loss = Objective(trained.model, 0.0).eval()(Trainer.batch(trainer, plan.batch(0))).total
+    batch = on_device(StoreFeed(store, plan, "target").batch(plan.batch(0)), torch.device("cpu"))
+    loss = Objective(trained.model, 0.0).eval()(batch).total
     scores = trained.score(PAIRS)
     assert -sum(one.log_prob for one in scores) == pytest.approx(loss.item(), rel=1e-5)
     assert all(np.isfinite(one.log_prob) for one in scores)

@@ -97,7 +97,6 @@ CONFIGS = [
     ("decoding", None, "decoding"),
     ("decoding.more", 1, "unknown key 'decoding.more'"),
     ("reading", {"head": -1}, "reading.head"),
-    ("format", 1, "columns.source.sizes"),
     ("columns.source.sizes", [10**9], "columns.source.sizes"),
     ("columns.source.sizes", [14], "text of 13, and config.json says text of 14"),
     ("columns.source.sizes", [], "columns.source.sizes"),
