@@ -66,7 +66,7 @@ class BatchPlan:
         self.lengths, self.batch_tokens, self.seed = (source_lengths, target_lengths), batch_tokens, seed
         self.chosen = None if rows is None else narrow(np.asarray(rows))
         self.count = len(source_lengths) if rows is None else len(rows)
-        self.shards = max((self.count + SHARD // 2) // SHARD, 1)  # of like size; one alone up to half as many again
+        self.shards = max(-(-self.count // SHARD), 1)
         self.shard = self.lay_out(0)
         self.sizes = [len(self.shard.cuts) - 1]  # batches of each shard
         for number in range(1, self.shards):
