@@ -148,8 +148,8 @@ def prepare(recipe: Recipe, directory: Path, say: Say) -> Prepared:
     read = next((name for name in fields if name != model.writes), None)
     lengths = store.lengths(read), store.lengths(model.writes)
     plan = BatchPlan(*lengths, data.batch_tokens, recipe.training.seed, rows)
-    sizes = " and ".join(f"{field.shape.sizes[0]:,}" for field in fields.values())
-    say(f"{len(rows):,} training pairs, {len(valid):,} for validation; vocabularies of {sizes}")
+    shapes = ", ".join(f"{name}: {field.shape.told}" for name, field in fields.items())
+    say(f"{len(rows):,} training rows, {len(valid):,} for validation; {shapes}")
     return Prepared(store, plan, fields, valid)
 
 

@@ -36,8 +36,9 @@ def train(model: Predictor, loaded: Loaded, size: Size, choice: Hyperparameters,
         ending = trainer.run(talk=False)
     except DivergedError:
         return math.inf
-    if ending.signal is not None:
-        signal.raise_signal(ending.signal)  # the loop has put it off until its step was done
+    if ending.signal is not None:  # the loop has put it off until its step was done
+        signal.raise_signal(ending.signal)
+        raise KeyboardInterrupt  # where a process was told to ignore the signal (a shell's `&` does)
     return math.inf if ending.progress.skipped else ending.progress.best[0].loss
 
 

@@ -132,7 +132,7 @@ def test_a_long_validation_row_stops_before_the_first_step_or_is_left_out(recipe
     assert not (tmp_path / "run" / "checkpoints").exists()
     code, _, err = regard(*given, "data.on_bad_row=skip")
     assert code == 0
-    assert "400 training pairs, 39 for validation" in err
+    assert "400 training rows, 39 for validation" in err
     assert f"1 validation rows are left out: {tmp_path / 'run' / 'bad_valid_rows.txt'} lists them" in err
     assert (tmp_path / "run" / "bad_valid_rows.txt").read_text() == f"{problem}\n"
 
@@ -144,7 +144,7 @@ def test_a_long_training_row_too(recipe, corpus, tmp_path):
     assert refused(*given).startswith(f"{problem}\nraise the key named, lower data.max_length, or leave such rows out")
     code, _, err = regard(*given, "data.on_bad_row=skip")
     assert code == 0
-    assert "399 training pairs" in err
+    assert "399 training rows" in err
     assert (tmp_path / "run" / "long_rows.txt").read_text() == f"{problem}\n"
     code, _, err = regard(*given, "data.max_length=20", "--run", tmp_path / "lower")
     assert code == 0

@@ -27,7 +27,7 @@ def test_validation_files_beside_a_generated_corpus_are_used(corpus, tmp_path):
     valid = ["--valid-source", corpus / "short.source", "--valid-target", corpus / "short.target"]
     code, _, err = regard("train", "demo", "data.corpus.size=20", *valid, "--run", tmp_path / "run", *TINY)
     assert code == 0
-    assert "20 training pairs, 40 for validation" in err
+    assert "20 training rows, 40 for validation" in err
 
 
 def test_resuming_with_fewer_updates_than_were_made_leaves_a_model(corpus, tmp_path, monkeypatch):

@@ -24,7 +24,7 @@ def test_two_files_are_enough(corpus, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     code, out, err = regard("train", *files(corpus), *TINY, "data.held_out=30", "training.log_every=2")
     assert (code, out) == (0, "")
-    assert "370 training pairs, 30 for validation; vocabularies of 14 and 14" in err
+    assert "370 training rows, 30 for validation; source: text of 14, target: text of 14" in err
     assert "step 4/4  valid  loss" in err
     assert "the model is in runs/model/model" in err
     assert len(package.load("runs/model").generate(["amicus", "bellum"])) == 2
@@ -73,7 +73,7 @@ def test_pairs_in_one_file(corpus, tmp_path, write, packed):
     file.write_bytes(gzip.compress(content) if packed else content)
     code, _, err = regard("train", "--pairs", file, "--run", tmp_path / "run", *TINY, "data.held_out=30")
     assert code == 0
-    assert "370 training pairs, 30 for validation; vocabularies of 14 and 14" in err
+    assert "370 training rows, 30 for validation; source: text of 14, target: text of 14" in err
 
 
 def test_a_finished_run_may_go_on_without_naming_its_recipe(own):

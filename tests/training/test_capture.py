@@ -81,7 +81,7 @@ def test_a_shape_waits_for_its_turn_and_longer_each_time_its_graph_was_dropped(m
     """Two shapes take turns where one graph is kept; `!` is a replay. Each is computed twice before it is recorded. The second
     takes the place of the first, which now waits four times."""
     monkeypatch.setattr("regard.training.capture.on_gpu", lambda inputs: True)
-    monkeypatch.setattr("regard.training.capture.roomy", lambda: True)
+    monkeypatch.setattr("regard.training.capture.memory_left", lambda: True)
     weight = nn.Parameter(torch.ones(()))
     captured = Captured(lambda tensor: (tensor * weight).sum(), [weight], after=2, keep=1)
     monkeypatch.setattr(captured, "recorded", lambda inputs: Played())
@@ -111,7 +111,7 @@ class Simulated(Captured):
 def test_what_graphs_leave_is_added_to_what_was_there(monkeypatch):
     """One to three calls a step, of one shape or of two in turn; some gradients are there before."""
     monkeypatch.setattr("regard.training.capture.on_gpu", lambda inputs: True)
-    monkeypatch.setattr("regard.training.capture.roomy", lambda: True)
+    monkeypatch.setattr("regard.training.capture.memory_left", lambda: True)
     pair = Pair("cpu", rate=0.0)
     pair.captured = Simulated(pair.model, pair.model.parameters(), after=1)
     for step, rows in enumerate([4, 4, 4, 5, 4, 5, 5, 4, 4]):
@@ -125,7 +125,7 @@ def test_what_graphs_leave_is_added_to_what_was_there(monkeypatch):
 def test_of_several_losses_the_first_is_differentiated_and_all_are_returned(monkeypatch):
     """Directly, and from where a graph leaves them."""
     monkeypatch.setattr("regard.training.capture.on_gpu", lambda inputs: True)
-    monkeypatch.setattr("regard.training.capture.roomy", lambda: True)
+    monkeypatch.setattr("regard.training.capture.memory_left", lambda: True)
     weight = nn.Parameter(torch.ones(()))
     captured = Simulated(lambda tensor: torch.stack([3 * weight, 5 * weight, weight]) * tensor.sum(), [weight], after=1)
     found = []
@@ -139,7 +139,7 @@ def test_of_several_losses_the_first_is_differentiated_and_all_are_returned(monk
 
 def test_two_takes_wait_until_a_shape_comes_twice_in_a_row(monkeypatch):
     monkeypatch.setattr("regard.training.capture.on_gpu", lambda inputs: True)
-    monkeypatch.setattr("regard.training.capture.roomy", lambda: True)
+    monkeypatch.setattr("regard.training.capture.memory_left", lambda: True)
     weight = nn.Parameter(torch.ones(()))
     captured = Simulated(lambda tensor: (tensor * weight).sum(), [weight], after=1)
     takes = []
@@ -201,7 +201,7 @@ def test_graphs_make_room_and_a_changed_weight_is_seen():
 
 def test_values_that_are_no_tensors_belong_to_the_graph(monkeypatch):
     monkeypatch.setattr("regard.training.capture.on_gpu", lambda inputs: True)
-    monkeypatch.setattr("regard.training.capture.roomy", lambda: True)
+    monkeypatch.setattr("regard.training.capture.memory_left", lambda: True)
     weight = nn.Parameter(torch.ones(()))
     captured = Captured(lambda tensor, scale, _: (tensor * weight).sum() * scale, [weight], after=1)
     monkeypatch.setattr(captured, "recorded", lambda inputs: Played())
