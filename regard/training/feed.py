@@ -1,13 +1,14 @@
 """Where training gets its batches."""
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from regard.data.batching import Batch, Integers, collate
 from regard.data.plan import BatchPlan
 from regard.data.store import Store
 
 
+@runtime_checkable
 class Feed(Protocol):
     """What each step reads: which rows, how many tokens these have to be written, and the rows as a batch."""
 
