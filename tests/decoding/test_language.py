@@ -7,6 +7,7 @@ import pytest
 import torch
 from citizens import TEXTS, spread
 
+from regard.data.batching import Batch
 from regard.data.fields import Text
 from regard.data.tokenizers import END, START, train_tokenizer
 from regard.decoding.language import TrainedLanguageModel
@@ -32,7 +33,7 @@ def used(body, **options):
 
 def next_words(trained, words):
     """p(next word | words) by teacher forcing, one text alone."""
-    logits = trained.model(None, torch.tensor([[START, *words]]))[0, -1]
+    logits = trained.model(Batch({}), torch.tensor([[START, *words]]))[0, -1]
     return logits.softmax(dim=-1).tolist()
 
 
