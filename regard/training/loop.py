@@ -24,7 +24,7 @@ from regard.training.expected import ExpectedReward, Propose
 from regard.training.feed import Feed, pieces_of
 from regard.training.interruption import interruptions
 from regard.training.journal import Journal
-from regard.training.objective import Objective, in_a_row
+from regard.training.objective import Objective, in_a_row, options_of
 from regard.training.replay import Replay
 from regard.training.schedules import SCHEDULES
 from regard.training.watch import DivergedError, FiniteCheck, refuse_infinite, saved_in
@@ -61,9 +61,7 @@ class Trainer:
             weight_decay=training.weight_decay, fused=True,
         )  # fmt: skip
         self.clip = math.inf if training.clip is None else training.clip
-        likelihood = Objective(
-            model, training.label_smoothing, training.scheduled_sampling, training.penalties, training.entropy
-        )
+        likelihood = Objective(model, *options_of(training))
         objective = likelihood if training.risk is None else ExpectedReward(likelihood, training.risk, propose)
         self.names = objective.names  # of what a window sums up
         self.objective: nn.Module = objective if group.world == 1 else DistributedDataParallel(objective)
