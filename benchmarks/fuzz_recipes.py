@@ -25,6 +25,7 @@ from recipe_mutations import Case, Values, some_case
 
 from regard import preflight
 from regard.cli.train import build_recipe
+from regard.drafting import Files
 from regard.errors import UserError
 from regard.models import build, configure
 from regard.recipe import built_in, parse, plain, read, to_yaml
@@ -67,7 +68,7 @@ def prepare(case: Case, folder: Path) -> tuple[Path, dict[str, str]]:
 def attempt(case: Case, folder: Path) -> bool:
     """What `regard train` does before the first update, data aside. Whether the model was small enough to be really built."""
     path, files = prepare(case, folder)
-    recipe = build_recipe(str(path), None, False, files, {}, case.overrides)
+    recipe = build_recipe(str(path), None, False, Files(files, {}, {}), case.overrides, None, False)
     config = configure(recipe.model)
     recipe = recipe.model_copy(update={"model": config.model_dump(mode="json")})
     preflight.check(recipe)

@@ -5,16 +5,18 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from regard.decoding.load import load
+    from regard.errors import UserError as Error
+    from regard.learning import train
     from regard.recipe import read as read_recipe
-    from regard.run import train
 
 __version__ = "0.1.0"
-__all__ = ["__version__", "load", "read_recipe", "train"]
+__all__ = ["Error", "__version__", "load", "read_recipe", "train"]
 
 LAZY = {
+    "Error": ("regard.errors", "UserError"),
     "load": ("regard.decoding.load", "load"),
     "read_recipe": ("regard.recipe", "read"),
-    "train": ("regard.run", "train"),
+    "train": ("regard.learning", "train"),
 }
 
 
@@ -24,3 +26,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'regard' has no attribute {name!r}")
     module, attribute = LAZY[name]
     return getattr(import_module(module), attribute)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -4,11 +4,21 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 
 class UserError(ValueError):
     """Something the user can mend: a wrong key, a bad file, a run that is in use."""
+
+
+class InputTypeError(UserError, TypeError):
+    """A function was given something of another type than it takes; the message names both."""
+
+
+def refuse(takes: str, where: str, given: object) -> NoReturn:
+    """What a function takes, and what it was given instead."""
+    shown = repr(given)
+    raise InputTypeError(f"{takes}; {where} is {shown[:60] + '...' * (len(shown) > 60)} ({type(given).__name__})")
 
 
 class PeerError(UserError):

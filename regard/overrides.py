@@ -1,24 +1,45 @@
-"""`key.path=value`: changes to a recipe's plain values from the command line."""
+"""`key.path=value`: changes to a recipe's plain values, from the command line or as a dict from Python."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import yaml
 
-from regard.errors import RecipeError
+from regard.errors import InputTypeError, RecipeError
 from regard.plain import DEPTH, from_yaml, reason
 from regard.problems import shown
 
+Overrides = Sequence[str] | Mapping[str, Any]
 
-def override(values: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
-    """`training.updates=200` sets values["training"]["updates"] = 200; the value is YAML."""
+
+def override(values: Mapping[str, Any], overrides: Overrides) -> dict[str, Any]:
+    """`training.updates=200`, or {"training.updates": 200}, sets values["training"]["updates"] = 200."""
     result = dict(values)
-    for text in overrides:
-        path, separator, value = text.partition("=")
-        if not separator or not path or path.count(".") >= DEPTH:
-            raise RecipeError(f"{shown(text)} is no override; write key.path=value, for example training.updates=200")
-        result = set_at(result, path.split("."), scalar(value, text), path)
+    for path, value in changes(overrides):
+        result = set_at(result, path.split("."), value, path)
     return result
+
+
+def changes(overrides: Overrides) -> list[tuple[str, Any]]:
+    """Dotted keys and their values, in order; a value in text is YAML."""
+    if isinstance(overrides, str) or not isinstance(overrides, Mapping | Sequence):
+        given = f"{overrides!r:.60} ({type(overrides).__name__})"
+        raise InputTypeError(
+            f'overrides are a dict such as {{"training.updates": 200}} or a list of key.path=value, not {given}'
+        )
+    if isinstance(overrides, Mapping):
+        return [(checked(path, path), value) for path, value in overrides.items()]
+    found = []
+    for text in overrides:
+        path, separator, value = text.partition("=") if isinstance(text, str) else ("", "", "")
+        found.append((checked(path if separator else "", text), scalar(value, text)))
+    return found
+
+
+def checked(path: object, told: object) -> str:
+    if not isinstance(path, str) or not path or path.count(".") >= DEPTH:
+        raise RecipeError(f"{shown(told)} is no override; write key.path=value, for example training.updates=200")
+    return path
 
 
 def scalar(text: str, where: str) -> Any:

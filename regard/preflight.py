@@ -61,6 +61,12 @@ def check(recipe: Recipe) -> None:
     for key, asked in asking.items():
         if asked and not model.has_attention:
             raise RecipeError(f"{key} asks where the model looks, and this one has no attention: leave it out")
+    for key in ("unknown_words", "made_up_stems"):
+        if getattr(training, key) and not config.copies_words:
+            raise RecipeError(
+                f"training.{key} is about what both sides share and can be copied, and this model does not copy: set "
+                f"model.decoder.copy_words=added, or leave training.{key} out"
+            )
     model.part_names(options_of(training))  # it refuses what it has no use for
 
 
@@ -90,6 +96,8 @@ def check_metric(recipe: Recipe, model: type[Model]) -> None:
     to be generated may bring them."""
     by, data = recipe.training.validate_by or model.validate_by, recipe.data
     choose(SOURCES, METRICS[by].needs, "need of the metric in training.validate_by")
+    for name in {by, by if recipe.training.risk is None else recipe.training.risk.reward}:
+        METRICS[name].ready()
     if not can_give(use := used_as(model), METRICS[by].needs):
         fitting = ", ".join(name for name, metric in METRICS.items() if metric.needs in use.gives)
         raise RecipeError(

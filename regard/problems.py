@@ -22,8 +22,9 @@ def shown(value: object, write: Callable[[object], str] = repr, longest: int = L
 def hint(name: str, known: Iterable[str]) -> str:
     """`did you mean ...?` for a near miss, in small letters or large ones; the whole list otherwise."""
     names = sorted(known)
-    near = difflib.get_close_matches(name, names, n=1) or difflib.get_close_matches(name.lower(), names, n=1)
-    return f"did you mean {near[0]!r}?" if near else f"choose from {', '.join(names)}"
+    folded = {one.casefold(): one for one in names}
+    near = difflib.get_close_matches(name.casefold(), folded, n=1)
+    return f"did you mean {folded[near[0]]!r}?" if near else f"choose from {', '.join(names)}"
 
 
 def is_other_way(problem: dict[str, Any]) -> bool:

@@ -92,6 +92,8 @@ class Tokenizer(Section):
 
     kind: Annotated[str, entry_of("tokenizer")] = "unigram"
     size: Annotated[int, Field(gt=0, le=10_000_000)] = 8000
+    file: File | None = None  # one that is trained already, instead of kind and size: .model or tokenizer.json
+    min_count: Positive = 1  # word and character: what training has fewer times is unknown
     shared: bool = False  # one vocabulary for both sides
     lowercase: bool = False
 
@@ -103,7 +105,7 @@ class Data(Section):
     valid: Pairs | None = None  # without it, `held_out` rows of train are kept aside
     test: dict[str, Pairs] = {}
     corpus: Corpus | None = None
-    held_out: Positive = 1000
+    held_out: Positive | None = None  # null: a tenth of the rows, at most 1,000
     tokenizer: Tokenizer = Tokenizer()
     # what each column holds, such as {source: {kind: vectors}}; typed by regard.data.fields, which owns the kinds
     fields: dict[str, dict[str, Any]] = {}
@@ -143,12 +145,13 @@ class Training(Section):
     clip: Annotated[float, Field(gt=0)] | None = 1.0  # the largest norm of the gradients; null: whatever it is
     label_smoothing: Rate = 0.1
     scheduled_sampling: Rate = 0.0  # chance that a step reads the model's own last word instead of the true one
+    unknown_words: Rate = 0.0  # chance that a word both sides have is hidden from both, so that it can only be copied
+    made_up_stems: Rate = 0.0  # chance that a row has other letters inside the stretches that both of its sides share
     penalties: dict[str, Amount] = {}  # on attention weights, by name
     start_from: File | None = None  # a run or a model directory whose weights and tokenizers to begin with
     risk: Risk | None = None  # train for an expected sentence score
     entropy: Amount = 0.01  # hard attention's reward for staying undecided, a nat
-    # pieces an update's batch is computed in; the result does not depend on it, dropout aside
-    accumulate: Annotated[int, Field(gt=0, le=65_536)] = 1
+    accumulate: Annotated[int, Field(gt=0, le=65_536)] = 1  # pieces of a batch, computed in turn: the same but for dropout
     precision: Literal["float32", "bfloat16"] = "float32"
     validate_every: Positive = 500
     # decides on the best checkpoints; equal scores are told apart by the loss
@@ -205,9 +208,7 @@ def parse(section: type[S], values: object, where: str = "") -> S:
 def built_in() -> dict[str, str]:
     """Name -> text of every recipe shipped with regard."""
     folder = resources.files("regard") / "recipes"
-    files = sorted(
-        (file for file in folder.iterdir() if file.name.endswith(".yaml")), key=lambda file: file.name[: -len(".yaml")]
-    )
+    files = sorted((file for file in folder.iterdir() if file.name.endswith(".yaml")), key=lambda file: file.name[:-5])
     return {file.name.removesuffix(".yaml"): file.read_text(encoding="utf-8") for file in files}
 
 
@@ -237,17 +238,37 @@ def merge(under: Any, over: Any) -> Any:
 
 
 def own_values(name_or_path: str | Path) -> dict[str, Any]:
+    return plain(text_of(name_or_path), str(name_or_path))
+
+
+def text_of(name_or_path: str | Path) -> str:
+    """Of a built-in recipe, of a YAML file, or of the recipe that a run or a model directory keeps."""
     path, shipped = Path(name_or_path), built_in()
     if str(name_or_path) in shipped:
-        return plain(shipped[str(name_or_path)], str(name_or_path))
-    if path.suffix in (".yaml", ".yml") or path.exists():
-        try:
-            with path.open(encoding="utf-8") as file:
-                return plain(file.read(CHARACTERS + 1), str(path))
-        except (OSError, UnicodeDecodeError) as error:
-            reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
-            raise RecipeError(f"{path}: cannot read the recipe: {reason}") from None
-    raise RecipeError(f"unknown recipe {str(name_or_path)!r} (and no .yaml file); {hint(str(name_or_path), shipped)}")
+        return shipped[str(name_or_path)]
+    if not path.exists() and path.suffix not in (".yaml", ".yml"):
+        raise RecipeError(f"unknown recipe {str(name_or_path)!r} (and no .yaml file); {near(str(name_or_path), shipped)}")
+    if path.is_dir() and not (path / "recipe.yaml").is_file():
+        raise RecipeError(f"{path}: a directory without recipe.yaml; name a recipe, a .yaml file, a run or a model directory")
+    try:
+        with (path / "recipe.yaml" if path.is_dir() else path).open(encoding="utf-8") as file:
+            return file.read(CHARACTERS + 1)
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
+        raise RecipeError(f"{path}: cannot read the recipe: {reason}") from None
+
+
+def near(name: str, shipped: Mapping[str, str]) -> str:
+    """All recipes whose names begin so, the smallest first; else the nearest name."""
+    begun = sorted((one for one in shipped if one.startswith(name.lower())), key=lambda one: widest(read_values(one)["model"]))
+    return f"did you mean {' or '.join(map(repr, begun))}?" if name and begun else hint(name, shipped)
+
+
+def widest(value: object) -> int:
+    """The largest whole number in a section: models of one paper differ in their sizes first of all."""
+    if isinstance(value, Mapping | list):
+        return max((widest(one) for one in (value.values() if isinstance(value, Mapping) else value)), default=0)
+    return value if isinstance(value, int) else 0
 
 
 def plain(text: str, where: str) -> dict[str, Any]:

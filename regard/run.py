@@ -1,9 +1,8 @@
 """A run: a directory with a recipe, vocabularies, a journal, checkpoints and, at the end, a model."""
 
 import json
-import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,18 +26,21 @@ from regard.evaluation.alignment import choose_reading, read_gold
 from regard.evaluation.candidates import proposer
 from regard.evaluation.evaluate import Question, measure
 from regard.evaluation.metrics import METRICS
+from regard.evaluation.telling import tell_samples, tell_scores
 from regard.imports import GIVEN, advised
 from regard.models import MODELS, build, configure, refuse_two_vocabularies
+from regard.models.device import make_deterministic
 from regard.models.directory import Bundle, save_model
 from regard.nn.allocator import keep_freed_memory
 from regard.recipe import Corpus, Data, Pairs, Recipe, choose, read
-from regard.run_directory import claim, fields_folder, is_run, write_recipe
+from regard.run_directory import claim, fields_folder, write_held_out, write_recipe
+from regard.training.callbacks import NOBODY, Callbacks
 from regard.training.checkpoint import Best, mean_weights
 from regard.training.display import Display
 from regard.training.distributed import Group, group
-from regard.training.feed import StoreFeed
+from regard.training.feed import feed_of
 from regard.training.identity import compare
-from regard.training.loop import Trainer, make_deterministic
+from regard.training.loop import Trainer
 from regard.training.rows import Row, split, tell_bad_rows
 from regard.training.start import fields_of, start_weights
 
@@ -58,10 +60,13 @@ class Prepared(NamedTuple):
         return [field.shape for field in self.fields.values()]
 
 
-def train(recipe: Recipe, directory: Path, resume: bool = False, talk: bool = True, spooled: Path | None = None) -> int | None:
+def train(
+    recipe: Recipe, directory: Path, resume: bool = False, talk: bool = True,
+    spooled: Path | None = None, callbacks: Callbacks = NOBODY,
+) -> int | None:  # fmt: skip
     """Train to the end and leave a model in `directory/model`. Returns the signal that stopped it early, if one did.
 
-    `spooled` holds those of the recipe's files that came through pipes: the run takes them over.
+    `spooled` holds those of the recipe's files that came through pipes or were given as rows: the run takes them over.
     """
     if spooled is not None:
         recipe = recipe.model_copy(update={"data": spool.renamed(recipe.data, spooled, directory.absolute() / "spooled")})
@@ -82,9 +87,9 @@ def train(recipe: Recipe, directory: Path, resume: bool = False, talk: bool = Tr
         whole = processes.share(open_run)
         if spooled is not None:
             spool.keep(spooled, directory / "spooled", begun=any((directory / "checkpoints").glob("step-*")))
-            say(f"what came through pipes is kept in {directory / 'spooled'}")
+            say(f"a copy of the rows is kept in {directory / 'spooled'}")
         prepared = processes.in_turn(lambda: prepare(whole, directory, say))
-        return fit(whole, directory, prepared, processes, talk, say, identity_of(recipe, prepared))
+        return fit(whole, directory, prepared, processes, talk, say, identity_of(recipe, prepared), callbacks)
 
 
 def identity_of(recipe: Recipe, prepared: Prepared) -> dict[str, Any]:
@@ -177,8 +182,8 @@ def fitted_fields(
             say(f"learning {', '.join(f'{name}: {config.kind}' for name, config in configs.items())} from the training rows")
         fields = fit_fields(data, configs) if start is None else fields_of(start, data.tokenizer)
         for name, field in fields.items():
-            if isinstance(field, Text) and field.tokenizer.trained_on is not None:
-                say(f"the tokenizer of {name} was trained on {field.tokenizer.trained_on}")
+            for remark in field.tokenizer.remarks if isinstance(field, Text) else ():
+                say(f"the tokenizer of {name} {remark}")
         with sealed(folder, {}) as inside:
             for name, field in fields.items():
                 field.save(inside / name)
@@ -187,15 +192,22 @@ def fitted_fields(
 
 
 def fit(
-    recipe: Recipe, directory: Path, prepared: Prepared, processes: Group, talk: bool, say: Say, identity: dict[str, Any]
-) -> int | None:
+    recipe: Recipe, directory: Path, prepared: Prepared, processes: Group, talk: bool, say: Say,
+    identity: dict[str, Any], callbacks: Callbacks,
+) -> int | None:  # fmt: skip
     preflight.check_metric(recipe, MODELS[configure(recipe.model).kind])
     gold = valid_gold(recipe.data, prepared.valid)
+    if recipe.data.valid is None and processes.first:
+        keep_valid(directory, prepared)
     keep_freed_memory()
     preflight.fitting(configure(recipe.model), prepared.shapes, processes.device)
     torch.manual_seed(recipe.training.seed)
     model = build(configure(recipe.model), *prepared.shapes).to(processes.device)
-    say(f"{sum(parameter.numel() for parameter in model.parameters()):,} parameters on {processes.device}")
+    parameters = sum(parameter.numel() for parameter in model.parameters())
+    threads = f", {torch.get_num_threads()} threads" if processes.device.type == "cpu" else ""
+    epochs = recipe.training.updates / len(prepared.plan)
+    say(f"{parameters:,} parameters on {processes.device}{threads}")
+    say(f"{recipe.training.updates:,} updates, {epochs:.1f} passes over the rows; best by {metric_of(recipe)}")
     start, risk = recipe.training.start_from, recipe.training.risk
     if start is not None and not any((directory / "checkpoints").glob("step-*")):
         start_weights(model, start, recipe.model)
@@ -206,22 +218,33 @@ def fit(
 
     def validate() -> dict[str, float]:
         model.eval()
-        asked = {model.validate_by, by, *([] if risk is None else [risk.reward])} - {"loss"}
-        scores, _ = measure(Question(trained, prepared.valid, gold, greedy), ["loss", *sorted(asked)])
+        usual = set() if METRICS[by].needs == "outputs" else {model.validate_by}
+        asked = {*usual, by, *([] if risk is None else [risk.reward])} - {"loss"}
+        scores, evidence = measure(Question(trained, prepared.valid, gold, greedy), ["loss", *sorted(asked)])
+        tell_samples(prepared.valid, evidence, say)
         return {name: score.value for name, score in scores.items()}
 
     propose = None if risk is None else proposer(trained, risk)
     given = (recipe.training, directory, processes, validate, propose, identity, lambda scores: METRICS[by].rank(scores[by]))
-    trainer = Trainer(model, StoreFeed(prepared.store, prepared.plan, model.writes), *given)
+    feed = feed_of(prepared.store, prepared.plan, model.writes, recipe.training)
+    trainer = Trainer(model, feed, *given, callbacks)
     ending = trainer.run(talk)
     if ending.signal is None and processes.first:
         steps = choose_weights(recipe, directory, model, validate, ending.progress.best)
         finish(recipe, directory, trained, steps, prepared.valid, gold)
         mean = f", the mean of {len(steps)} checkpoints" if len(steps) > 1 else ""
+        if talk:
+            tell_scores(Question(trained, prepared.valid, gold, recipe.decoding), by, directory, say)
         say(f"the model is in {directory / 'model'}{mean}")
+        say(f"use it: {used_as(type(model)).usage.replace('MODEL', str(directory))}")
     elif ending.signal is not None:
         say(f"stopped at step {ending.progress.step}; continue with `{processes.command} train -r {directory} --resume`")
     return ending.signal
+
+
+def keep_valid(directory: Path, prepared: Prepared) -> None:
+    """The rows that were held out of the training rows, for `regard evaluate`."""
+    write_held_out(directory, [dict(zip(prepared.fields, row, strict=True)) for row in prepared.valid])
 
 
 def metric_of(recipe: Recipe) -> str:
@@ -251,14 +274,7 @@ def valid_gold(data: Data, pairs: Any) -> list[Links] | None:
     return None if path is None else read_gold(path, pairs)
 
 
-def finish(
-    recipe: Recipe,
-    directory: Path,
-    trained: Any,
-    best: list[Best],
-    valid: Any,
-    gold: list[Links] | None,
-) -> None:
+def finish(recipe: Recipe, directory: Path, trained: Any, best: list[Best], valid: Any, gold: list[Links] | None) -> None:
     """The mean of these checkpoints becomes the model; its alignments are read as is best on the validation pairs."""
     weights = mean_weights(weights_of(directory, best))
     trained.model.load_state_dict(weights)
@@ -281,16 +297,3 @@ def model_card(recipe: Recipe, best: list[Best]) -> str:
         f"Use: `{usage}`. The whole recipe is in `recipe.yaml`.\n\n"
         f"```json\n{json.dumps(recipe.model, indent=1)}\n```\n"
     )
-
-
-@contextmanager
-def test_sets(directory: Path) -> Iterator[dict[str, Pairs]]:
-    """The test sets that the recipe of a run or a model names; generated ones are written into nobody's folder."""
-    path = directory / "recipe.yaml"
-    if not path.is_file():
-        raise UserError(f"{directory}: no recipe.yaml that names test sets; give --source and --target (or --column)")
-    with tempfile.TemporaryDirectory() as aside:
-        sets = with_corpus(read(path), directory if is_run(directory) else Path(aside)).data.test
-        if not sets:
-            raise UserError(f"{directory}: its recipe names no test sets; give --source and --target (or --column)")
-        yield sets

@@ -1,14 +1,16 @@
 """The directory of a run: it is new, empty or a run already, and nothing in it that we did not write is touched."""
 
+import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from regard.data.sealed import TEMPORARY, flush, foreign
-from regard.errors import UserError, naming
+from regard.errors import DamagedError, UserError, naming
 from regard.recipe import Recipe, to_yaml
 
 HEADER = "# The recipe of a run of regard, with every default filled in\n"
+HELD_OUT = "valid.jsonl"
 SEALED = ("fields", "tokenizers", "data", "spooled", "model")  # what a run writes as a whole, beside checkpoints
 
 
@@ -50,6 +52,26 @@ def write_recipe(directory: Path, recipe: Recipe) -> None:
         flush(temporary)
         temporary.rename(directory / "recipe.yaml")
         flush(directory)
+
+
+def write_held_out(directory: Path, rows: Sequence[Mapping[str, str]]) -> None:
+    """A JSON object for each row, column -> text; in one step."""
+    temporary = directory / f".tmp-{HELD_OUT}"
+    with naming(temporary):
+        temporary.write_text("".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows), encoding="utf-8")
+        flush(temporary)
+        temporary.rename(directory / HELD_OUT)
+
+
+def held_out_rows(directory: Path) -> list[tuple[str, ...]]:
+    """The rows that training held out of its own, a value for each column; none if it had files to validate on."""
+    path = directory / HELD_OUT
+    if not path.is_file():
+        return []
+    try:
+        return [tuple(json.loads(line).values()) for line in path.read_bytes().splitlines()]
+    except (ValueError, AttributeError, RecursionError):
+        raise DamagedError(f"{path}: damaged: not one JSON object per line") from None
 
 
 def fields_folder(directory: Path) -> Path:

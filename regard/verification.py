@@ -14,7 +14,7 @@ from regard.imports import advised
 from regard.models.directory import check_model
 from regard.models.stored import CONFIG, WEIGHTS
 from regard.recipe import own_values, read
-from regard.run_directory import SEALED, fields_folder
+from regard.run_directory import HELD_OUT, SEALED, fields_folder
 from regard.training.checkpoint import NAME
 
 RUN = ("recipe.yaml", "checkpoints", "journal.jsonl")  # what tells a run, one of them at least
@@ -49,6 +49,8 @@ def in_run(run: Path) -> Iterator[Finding]:
     for name in SEALED[:-1]:
         if name in needed or (run / name).exists():
             yield from in_sealed(run / name)
+    if (run / HELD_OUT).exists():
+        yield told(run / HELD_OUT, check_journal)
     if begun or (run / "journal.jsonl").exists():
         yield told(run / "journal.jsonl", check_journal)
     for step in sorted(step for name in STEPS if (run / name).is_dir() for step in (run / name).iterdir()):

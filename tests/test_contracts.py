@@ -48,8 +48,9 @@ def test_arrows_point_down():
 def test_exported_names():
     import regard
 
-    assert regard.__all__ == ["__version__", "load", "read_recipe", "train"]
+    assert regard.__all__ == ["Error", "__version__", "load", "read_recipe", "train"]
     assert all(getattr(regard, name) is not None for name in regard.__all__)
+    assert dir(regard) == sorted(regard.__all__)
 
 
 def test_importing_the_package_opens_no_socket_and_imports_no_torch():

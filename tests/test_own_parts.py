@@ -249,10 +249,10 @@ def test_a_picture_of_one_s_own_is_drawn(tmp_path):
 
 
 def test_every_table_of_the_architecture_is_tried():
-    """Recipes are a folder; experiments, verbs and settings stand in lists of the command line and the lab."""
+    """Recipes are a folder; experiments, verbs and settings stand in lists; choices and remarks are tried in test_choices."""
     text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
     table = text[text.index("## Where do I add") : text.index("## Laws")]
     named = {name for row in table.splitlines() for name in re.findall(r"`([A-Z]+)`", row.rpartition(" | ")[2])}
-    assert named - {"SETTINGS", "PATHS", "APPLIES", "FASTEST"} == TABLES.keys()
+    assert named - {"SETTINGS", "PATHS", "APPLIES", "FASTEST", "CHOICES", "REMARKS"} == TABLES.keys()
     tried = Path(__file__).read_text(encoding="utf-8")
     assert [name for name in TABLES if f'"{name}"' not in tried] == []

@@ -15,6 +15,8 @@ EARLY = {
     "unknown penalty in training.penalties 'covrage'; did you mean 'coverage'": ["training.penalties.covrage=1"],
     "training.risk does not go with hard attention": ["model.decoder.attention.selection=hard", "training.risk={}"],
     "unknown corpus 'latn'; did you mean 'latin'": ["data.corpus.name=latn"],
+    "training.unknown_words is about what both sides share": ["training.unknown_words=0.1"],
+    "training.made_up_stems is about what both sides share": ["training.made_up_stems=0.1"],
     "training.penalties asks where the model looks": [*NO_ATTENTION, "training.penalties.coverage=1"],
     "decoding.coverage_penalty asks where the model looks": [*NO_ATTENTION, "decoding.coverage_penalty=1"],
     "more than": ["model.encoder.hidden_size=1000000"],

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from regard import __version__
-from regard.cli import align, corpora, evaluate, generate, lab, look, plan, predict, recipes, train, verify
+from regard.cli import align, corpora, data, evaluate, generate, lab, look, plan, predict, recipes, train, verify
 from regard.cli.importing import with_imports
 from regard.cli.ranks import die_of_ctrl_c, first_to_tell
 from regard.errors import UserError
@@ -23,7 +23,7 @@ app = typer.Typer(
 )
 for verb in (
     train.train, generate.generate, predict.predict, evaluate.evaluate, align.align, look.look, plan.plan,
-    verify.verify, recipes.recipes, corpora.corpora,
+    verify.verify, recipes.recipes, corpora.corpora, data.data,
 ):  # fmt: skip
     app.command()(with_imports(verb))
 app.add_typer(lab.lab)

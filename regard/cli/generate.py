@@ -1,6 +1,7 @@
 """`regard generate`"""
 
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from pathlib import Path
@@ -32,13 +33,19 @@ def generate(
     seed: Annotated[int | None, typer.Option(help="Another seed draws other outputs.")] = None,
     scores: Annotated[bool, typer.Option("--scores", help="Print `score<TAB>text`.")] = False,
     alignments: Annotated[Path | None, typer.Option(help="Also write word alignments (Pharaoh i-j) to this file.")] = None,
+    jsonl: Annotated[
+        bool, typer.Option("--jsonl", help="Read and write JSON, one value per line: a text, or an object with `source`.")
+    ] = False,
     unbuffered: Annotated[bool, typer.Option("--unbuffered", help="Answer each line at once.")] = False,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
 ) -> None:
     """Read lines from standard input, write one line for each to standard output, in order.
 
     A line that is too long for the model gets an empty line and is named on standard error, and the exit code is 2.
+
+    With --jsonl texts may have line feeds: {"id": 7, "source": "two\\nlines"} gets `output` beside its own keys.
     """
+    from regard.cli.json_lines import Asked, answered, asked
     from regard.decoding.load import load_generator
     from regard.decoding.sampling import Sampling
     from regard.errors import UserError
@@ -56,20 +63,28 @@ def generate(
     width = n_best or 1 if sample else max(beam or trained.decoding.beam, n_best or 1)
     ranking = given(length_penalty=length_penalty, length_norm=length_norm, coverage_penalty=coverage_penalty)
     settings = trained.settings(beam=width, **ranking)
-    number, failed = 0, False
+    number, failed, cuts = 0, False, Counter[str]()
     with alignments.open("w", encoding="utf-8") if alignments is not None else nullcontext() as links:
         for lines in blocks(sys.stdin.buffer, 1 if unbuffered else BLOCK):
-            found = trained.answer(lines, settings, sampling)
-            failures.name_each(found.problems, "<stdin>:", "its output is empty", number + 1)
-            failed = failed or bool(found.problems)
-            for index, hypotheses in enumerate(found.results, start=number):
-                sys.stdout.write(answer(index, hypotheses or [], n_best, scores, hypotheses is None))
+            given_rows = asked(lines) if jsonl else Asked(lines)
+            found = trained.answer(given_rows.texts, settings, sampling)
+            problems = dict(sorted({**found.problems, **given_rows.problems}.items()))
+            failures.name_each(problems, "<stdin>:", "its output is empty", number + 1)
+            failed = failed or bool(problems)
+            cuts.update(found.cuts.values())
+            if jsonl:
+                sys.stdout.writelines(answered(given_rows.rows, found.results, problems, n_best, scores))
+            else:
+                for index, hypotheses in enumerate(found.results, start=number):
+                    sys.stdout.write(answer(index, hypotheses or [], n_best, scores, hypotheses is None))
             sys.stdout.flush()
             if links is not None:
                 outputs = [hypotheses[0].text if hypotheses else "" for hypotheses in found.results]
-                pairs = list(zip(failures.without(lines, found.problems, ""), outputs, strict=True))
+                pairs = list(zip(failures.without(given_rows.texts, found.problems, ""), outputs, strict=True))
                 failed = write_links(trained, pairs, links, number + 1) or failed
             number += len(lines)
+    for key, count in cuts.items():
+        typer.echo(f"warning: {count:,} of {number:,} outputs were cut at {key} before they ended; raise it", err=True)
     failures.leave(failed)
 
 

@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from regard.cli.directories import tell_directory
+
 
 def plan(
     recipe: Annotated[str, typer.Argument(help="A built-in recipe (`regard recipes` lists them) or a .yaml file.")],
@@ -25,6 +27,7 @@ def plan(
 
     if device not in (None, "cpu", "cuda"):
         raise UserError(f"unknown device {device!r} to measure; choose from cpu, cuda")
+    tell_directory(recipe)
     found = planning.plan(
         recipe, read(recipe, overrides or []), source_length, target_length, device, None if rate is None else rate * 1e12
     )

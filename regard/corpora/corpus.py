@@ -78,7 +78,8 @@ def write(
         if not replace and path.exists() and path.read_bytes() != text.encode():
             raise UserError(f"{path}: a file with another text stands there; move it, or take another --out")
     for path, text in (file for files in texts.values() for file in files.values()):
-        write_text(path, text)
+        if not path.exists() or path.read_bytes() != text.encode():  # a trainer may be reading it
+            write_text(path, text)
     return {split: {part: path for part, (path, _) in files.items()} for split, files in texts.items()}
 
 

@@ -9,7 +9,7 @@ from regard.data.field import FORMAT, Field, FieldFitter, Problems, Shape
 from regard.data.files import Image, Vectors
 from regard.data.labels import Label, Tags
 from regard.data.readers import BadRows, read_rows
-from regard.data.texts import Text, texts, tokenizer_of
+from regard.data.texts import Text, texts, tokenizer_of, words_alone
 from regard.data.tokenizer import LARGEST
 from regard.data.tokenizers import load_tokenizer
 from regard.data.untrusted import read_json
@@ -54,12 +54,15 @@ def fit_fields(data: Data, configs: Mapping[str, Any]) -> dict[str, Field]:
         alike = [other for other in fitters if getattr(configs[other], "tokenizer", None) is data.tokenizer]
         shared = data.tokenizer.shared and alike and getattr(config, "tokenizer", None) is data.tokenizer
         fitters[name] = fitters[alike[0]] if shared else FIELDS[config.kind].fitter(config)
+    labelled = {FIELDS[config.kind].like for config in configs.values()} & {  # texts whose tokens have a tag each
+        name for name, config in configs.items() if FIELDS[config.kind] is Text
+    }
     bad = BadRows(data.on_bad_row)
     for rows in read_rows(data.train):
         bad.add(rows.faults)
         for name, fitter in fitters.items():
             located = FIELDS[configs[name].kind].located(rows.columns[name], data.train.file_of(name).parent)
-            fitter.add(located, name)
+            fitter.add(words_alone(configs[name].tokenizer, located) if name in labelled else located, name)
     finished = {number: fitter.finish() for number, fitter in {id(fitter): fitter for fitter in fitters.values()}.items()}
     return {name: finished[id(fitter)] for name, fitter in fitters.items()}
 

@@ -39,16 +39,39 @@ class BadValue(ValueError):
     """A line of JSON that holds no row."""
 
 
-def json_texts(text: str, keys: Iterable[str]) -> list[str]:
+def first_keys(path: Path) -> list[str]:
+    """Those of the first row; none of one that is bad."""
+    lines = next(read_lines(path), None)
     try:
-        row = json.loads(text)
+        return [] if lines is None else list(json_object(json_value(lines.texts[0])))
+    except BadValue:
+        return []
+
+
+def json_value(text: str) -> object:
+    try:
+        return json.loads(text)
     except json.JSONDecodeError as error:
         raise BadValue(f"not JSON: {error.msg} at column {error.colno}") from None
     except (ValueError, RecursionError):
         raise BadValue("not JSON that can be read: too deep, or a number too long") from None
-    if not isinstance(row, dict):
-        raise BadValue(f"a JSON object is needed, not {json_kind(row)}")
+
+
+def json_object(value: object) -> dict[str, object]:
+    if not isinstance(value, dict):
+        raise BadValue(f"a JSON object is needed, not {json_kind(value)}")
+    return value
+
+
+def json_texts(text: str, keys: Iterable[str]) -> list[str]:
+    row = json_object(json_value(text))
     return [json_text(row, key) for key in keys]
+
+
+def json_line(row: Mapping[str, object]) -> str:
+    """One line to every reader, also to those that cut at U+0085, U+2028 and U+2029; half a surrogate pair becomes `?`."""
+    text = json.dumps(row, ensure_ascii=False).translate({0x85: "\\u0085", 0x2028: "\\u2028", 0x2029: "\\u2029"})
+    return text.encode(errors="replace").decode() + "\n"
 
 
 def json_text(row: dict[str, object], key: str) -> str:

@@ -9,7 +9,7 @@ from regard.data.fields import Field, Problems
 from regard.data.readers import Fault, Rows
 from regard.recipe import Pairs
 
-ADVICE = "a tokenizer that cuts at spaces has one token for each word: data.tokenizer.kind=word"
+ADVICE = "a tokenizer that cuts at spaces has one token for each word, whatever the spaces: data.tokenizer.kind=word"
 
 
 def mismatches(

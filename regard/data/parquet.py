@@ -1,6 +1,7 @@
 """Parquet files, by record batches."""
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,9 @@ ROWS = 1 << 13  # of one batch
 MAGIC = b"PAR1"  # how a Parquet file begins and ends
 
 
-def read_parquet(path: Path, columns: Columns) -> Iterator[Rows]:
-    """A fault's line is the row's number, from 1."""
+@contextmanager
+def opened(path: Path) -> Iterator[Any]:
+    """What goes wrong inside is told as a DataError."""
     refuse_others(path)
     try:
         import pyarrow
@@ -23,14 +25,25 @@ def read_parquet(path: Path, columns: Columns) -> Iterator[Rows]:
         raise UserError(f"{path}: Parquet files need pyarrow: pip install 'regard[data]'") from None
     try:
         with ParquetFile(path) as file:
-            names = chosen(path, file.schema_arrow, columns)
-            last = 0
-            for batch in file.iter_batches(ROWS, columns=list(dict.fromkeys(names.values()))):
-                numbers = range(last + 1, last + 1 + batch.num_rows)
-                yield batch_rows(path, {name: batch.column(column) for name, column in names.items()}, numbers)
-                last += batch.num_rows
+            yield file
     except (pyarrow.ArrowException, OSError) as error:
         raise DataError(f"{path}: a broken Parquet file: {str(error).partition(chr(10))[0]}") from None
+
+
+def read_parquet(path: Path, columns: Columns) -> Iterator[Rows]:
+    """A fault's line is the row's number, from 1."""
+    with opened(path) as file:
+        names = chosen(path, file.schema_arrow, columns)
+        last = 0
+        for batch in file.iter_batches(ROWS, columns=list(dict.fromkeys(names.values()))):
+            numbers = range(last + 1, last + 1 + batch.num_rows)
+            yield batch_rows(path, {name: batch.column(column) for name, column in names.items()}, numbers)
+            last += batch.num_rows
+
+
+def column_names(path: Path) -> list[str]:
+    with opened(path) as file:
+        return list(file.schema_arrow.names)
 
 
 def refuse_others(path: Path) -> None:
@@ -60,7 +73,9 @@ def chosen(path: Path, schema: Any, columns: Columns) -> dict[str, str]:
         if names.count(found[name]) != 1:
             raise DataError(f"{path}: {'two columns' if found[name] in names else 'no column'} {found[name]!r}; {told}")
         if not holds_text(kind := schema.field(found[name]).type):
-            raise DataError(f"{path}: column {found[name]!r} holds {kind}, not text (the {name}); name a column of strings")
+            raise DataError(
+                f"{path}: column {found[name]!r} holds {kind}, not text (the {name}); {told}: --column {name}=NAME says which"
+            )
     return found
 
 

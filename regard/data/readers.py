@@ -6,31 +6,15 @@ from pathlib import Path
 
 from regard.data.faults import BadRows as BadRows
 from regard.data.faults import Fault as Fault
+from regard.data.formats import found_columns, guessed, told_format
 from regard.data.jsonl import read_jsonl
 from regard.data.lines import Lines, read_lines
 from regard.data.parquet import read_parquet
-from regard.data.rows import Columns, good_rows, key_of
+from regard.data.rows import Columns, good_rows
 from regard.data.rows import Rows as Rows
-from regard.data.tables import HEADED, read_csv, read_tsv
+from regard.data.tables import read_csv, read_moses, read_tsv
 from regard.errors import DataError
 from regard.recipe import Pairs
-
-HEADER = {
-    "source",
-    "target",
-    "src",
-    "tgt",
-    "trg",
-    "input",
-    "output",
-    "text",
-    "sentence",
-    "translation",
-    "question",
-    "answer",
-    "label",
-    "tags",
-}
 
 
 def read_rows(files: Pairs) -> Iterator[Rows]:
@@ -46,14 +30,27 @@ def read_rows(files: Pairs) -> Iterator[Rows]:
 def read_all(files: Pairs) -> Iterator[Rows]:
     if files.pairs is None:
         return read_parallel({name: files.file_of(name) for name in files.named})
-    kind = kind_of(files.pairs)
-    if kind not in READERS:
-        raise DataError(f"{files.pairs}: unknown kind {kind!r}; a file of pairs ends in {', '.join(READERS)} (or .gz)")
-    return READERS[kind](files.pairs, files.named)
+    form = format_of(files.pairs)
+    return READERS[form](files.pairs, found_columns(files.pairs, form, files.named).columns)
 
 
-def kind_of(path: Path) -> str:
-    return Path(path.name.removesuffix(".gz")).suffix
+def format_of(path: Path) -> str:
+    """By its name, or else by its content."""
+    return suffix if (suffix := suffix_of(path)) in READERS else guessed(path)
+
+
+def suffix_of(path: Path) -> str:
+    return Path(path.name.removesuffix(".gz")).suffix.lower()
+
+
+def notes(files: Pairs) -> list[str]:
+    """What was found out of a table and not said by anybody: its format, its header, which columns it has."""
+    if files.pairs is None:
+        return []
+    form = format_of(files.pairs)
+    note = found_columns(files.pairs, form, files.named).note
+    guess = [] if form in files.pairs.name.lower() else [f"{files.pairs}: read as {told_format(form)}"]
+    return guess if note is None else [*guess, note]
 
 
 def read_parallel(files: Mapping[str, Path]) -> Iterator[Rows]:
@@ -94,26 +91,10 @@ def unmatched(
             last = max(last, lines.first + len(lines.texts) - 1)
 
 
-def taken_as_data(files: Pairs) -> str | None:
-    """What to say of a table whose first row looks like a header, though columns are given by number."""
-    columns = {name: column for name, column in files.named.items() if isinstance(column, int)}
-    if files.pairs is None or len(columns) < len(files.named) or kind_of(files.pairs) not in HEADED:
-        return None
-    first = next(HEADED[kind_of(files.pairs)](files.pairs), None)
-    row = first.fields[0] if first is not None else []
-    names = {name: row[column] for name, column in columns.items() if 0 <= column < len(row)}
-    if len(names) < len(columns) or not HEADER.issuperset(name.strip().lower() for name in names.values()):
-        return None
-    keys = " and ".join(f"{key_of(name)}={given}" for name, given in names.items())
-    return (
-        f"{files.pairs}:1: the row {' and '.join(map(repr, names.values()))} looks like a header and is used as data, for "
-        f"columns are given by number; {keys} make it a header"
-    )
-
-
 READERS: dict[str, Callable[[Path, Columns], Iterator[Rows]]] = {
     ".tsv": read_tsv,
     ".csv": read_csv,
+    ".moses": read_moses,
     ".jsonl": read_jsonl,
     ".parquet": read_parquet,
 }

@@ -1,27 +1,23 @@
-"""Text that comes through a pipe can be read only once, and we read several times: it is copied to a file first."""
+"""Text that comes through a pipe can be read only once, and we read several times: it is copied to a file first. A run keeps
+such files, and the rows that a program gave it, as its own."""
 
 import os
 import shutil
 import stat
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Thread
 from typing import NamedTuple
 
-from regard.data.lines import BLOCK, BYTE_ORDER_MARK, read_blocks
+from regard.data.formats import guessed
+from regard.data.lines import BLOCK
 from regard.data.sealed import file_digest, read_manifest, sealed
 from regard.errors import DamagedError, DataError, UserError
 from regard.recipe import Data, Pairs
 
 ONE_PROCESS = ("/dev/fd/", "/dev/stdin", "/proc/")  # names that mean another file to every process
-KINDS: dict[str, Callable[[bytes], bool]] = {  # how a file of pairs shows its kind in how it begins
-    ".parquet": lambda text: text.startswith(b"PAR1"),
-    ".jsonl": lambda text: text.lstrip().startswith(b"{"),
-    ".tsv": lambda text: b"\t" in text.partition(b"\n")[0],
-    ".csv": lambda text: b"," in text.partition(b"\n")[0],
-}
 
 
 class Spooled(NamedTuple):
@@ -68,7 +64,7 @@ def copies(pipes: Mapping[str, Path], folder: Path) -> dict[str, Path]:
 
     def run(name: str, path: Path) -> None:
         try:
-            found[name] = copied(path, folder / name, pairs=name == "pairs")
+            found[name] = copied(path, folder / name, pairs=name.endswith("pairs"))
         except DataError as problem:
             problems.append(problem)
 
@@ -92,17 +88,9 @@ def copied(path: Path, target: Path, pairs: bool) -> Path:
     except OSError as error:
         raise DataError(f"{path}: cannot be copied to {target}: {os.strerror(error.errno or 0)}") from None
     target = target.rename(target.with_name(target.name + packed))
-    return target.rename(target.with_name(f"pairs{kind(path, target)}{packed}")) if pairs else target
-
-
-def kind(path: Path, copy: Path) -> str:
-    first = next(read_blocks(copy), b"").removeprefix(BYTE_ORDER_MARK)
-    for name, shows in KINDS.items():
-        if shows(first):
-            return name
-    raise DataError(
-        f"{path}: its first line is not JSON and has no tab and no comma; write it to a file that ends in {', '.join(KINDS)}"
-    )
+    if not pairs:
+        return target
+    return target.rename(target.with_name(f"{target.name.removesuffix(packed)}{guessed(target, path)}{packed}"))
 
 
 def renamed(data: Data, folder: Path, target: Path) -> Data:
@@ -120,7 +108,8 @@ def renamed(data: Data, folder: Path, target: Path) -> Data:
         path = Path(str(place))
         return str(target / path.name) if path.parent == folder else place
 
-    return data.model_copy(update={"train": moved(data.train), "valid": moved(data.valid)})
+    tests = {name: moved(pairs) for name, pairs in data.test.items()}
+    return data.model_copy(update={"train": moved(data.train), "valid": moved(data.valid), "test": tests})
 
 
 def keep(folder: Path, target: Path, begun: bool) -> None:
@@ -128,7 +117,7 @@ def keep(folder: Path, target: Path, begun: bool) -> None:
     files = sorted(folder.iterdir())
     new = {path.name: {"size": path.stat().st_size, "sha256": file_digest(path)} for path in files}
     if begun and not holds(target, new):
-        raise UserError(f"{target}: the run began with other text than comes through the pipe now; take another --run")
+        raise UserError(f"{target}: the run began with other text than is given now; take another --run")
     if not begun:
         with sealed(target, {}) as inside:
             for path in files:

@@ -18,6 +18,7 @@ from regard.errors import DamagedError, DataError
 from regard.recipe import Pairs
 
 FORMAT = 3
+HELD_OUT = 1000  # rows for validation, at most, unless a recipe says how many
 Integers = npt.NDArray[np.int64]
 
 
@@ -182,12 +183,28 @@ def random_bits(seed: int, stream: int) -> np.random.Philox:
     return np.random.Philox(key=np.array([seed % 2**64, stream % 2**64], np.uint64))
 
 
-def held_out(rows: int, number: int, seed: int) -> npt.NDArray[np.bool_]:
-    """Which rows to keep aside for validation: `number` of them; a tenth of a corpus that is not twice as large."""
-    number = number if 2 * number <= rows else max(rows // 10, min(rows - 1, 1))
-    order = np.argsort(random_bits(seed, -1).random_raw(rows), kind="stable")
-    mask = np.zeros(rows, np.bool_)
-    mask[order[: max(number, 0)]] = True
+def held_out_number(rows: int, number: int | None) -> int:
+    """Rows to keep aside for validation: a tenth, at most 1,000; or the number that was asked for, up to half of the rows."""
+    if number is not None and 2 * number <= rows:
+        return number
+    return max(min(rows // 10, HELD_OUT), min(rows - 1, 1))
+
+
+def line_hashes(lines: Integers, seed: int) -> npt.NDArray[np.uint64]:
+    """A number for each line of a file, a function of the seed and of nothing else (splitmix64, Steele et al. 2014)."""
+    golden = 0x9E3779B97F4A7C15
+    mixed = lines.astype(np.uint64) * np.uint64(golden) + np.uint64((seed * golden + golden) % 2**64)
+    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return mixed ^ (mixed >> np.uint64(31))
+
+
+def held_out(lines: Integers, number: int | None, seed: int) -> npt.NDArray[np.bool_]:
+    """Which rows, by the lines they stand in, to keep aside: those with the smallest hashes. So a row stays aside when others
+    come or go, and a survey of the data can leave such rows out before it knows how many there are."""
+    order = np.argsort(line_hashes(np.asarray(lines, np.int64), seed), kind="stable")
+    mask = np.zeros(len(lines), np.bool_)
+    mask[order[: held_out_number(len(lines), number)]] = True
     return mask
 
 

@@ -4,10 +4,11 @@ import hashlib
 import io
 import os
 import random
+import re
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import sentencepiece
 
@@ -19,17 +20,45 @@ from regard.recipe import Tokenizer as Section
 SAMPLE = 1_000_000  # lines a model is trained on at most
 LETTERS = 1 << 23  # characters of all these lines together: training keeps some forty bytes for each
 LONGEST = 4_000  # characters of such a line that are looked at
-BYTES = 1_000  # vocabularies from this size on spell what they do not know in bytes
+BYTES = 1_000  # vocabularies from this size on spell what they do not know in bytes; smaller ones know every letter of the text
+ALONE = "\t\n\r"  # no piece reaches over them; SentencePiece would leave out tabs and what ends a text
+# What SentencePiece takes for its own signs is written as a noncharacter and a digit, and so is the noncharacter
+ESCAPE = "\ufffe"
+RESERVED = {sign: f"{ESCAPE}{number}" for number, sign in enumerate((ESCAPE, "▁", "▅", "\0"))}
+SIGNS = {written: sign for sign, written in RESERVED.items()}
+TO_ESCAPE, TO_RESTORE = re.compile("|".join(map(re.escape, RESERVED))), re.compile("|".join(SIGNS))
+IDENTITY = {"normalization_rule_name": "identity", "remove_extra_whitespaces": False, "allow_whitespace_only_pieces": True}
+
+
+def escaped(text: str) -> str:
+    return TO_ESCAPE.sub(lambda found: RESERVED[found[0]], text)
+
+
+def processed(processor: Any, texts: Sequence[str], kind: type) -> Any:
+    """The tokens of each text as SentencePiece cuts it, as ids (int) or as pieces (str)."""
+    if not texts:
+        return []
+    threads = os.cpu_count() or 1
+    try:
+        return processor.encode(list(texts), out_type=kind, num_threads=threads)
+    except (TypeError, UnicodeError):  # half of a surrogate pair somewhere: no UTF-8 can hold it
+        whole = [text.encode(errors="replace").decode() for text in texts]
+        return processor.encode(whole, out_type=kind, num_threads=threads)
 
 
 class SentencePieceTokenizer(Tokenizer):
     """Pieces of words, found by their statistics (Kudo & Richardson 2018)."""
 
-    spaced, blank, unknown = True, "▁", " ⁇ "
+    blank = "▁"
+    trainer: ClassVar[Mapping[str, Any]] = IDENTITY  # how its text is normalised: not at all
 
     def __init__(self, model: bytes, lowercase: bool = False) -> None:
         self.processor = sentencepiece.SentencePieceProcessor(model_proto=model)
         self.proto = model
+        # the file itself tells what it does to spaces and letters: what older versions trained as `unigram` changes both
+        self.exact = self.processor.normalize(" ﬁ  x ").strip("▁") == "ﬁ▁▁x"
+        self.spaced = self.processor.normalize("x") == "▁x"
+        self.unknown = "⁇" if self.exact else " ⁇ "
         ids = range(len(SPECIALS), self.processor.get_piece_size())
         super().__init__([self.spelling(token) for token in ids], lowercase)
 
@@ -40,7 +69,7 @@ class SentencePieceTokenizer(Tokenizer):
         return piece.encode()
 
     @classmethod
-    def fitter(cls, section: Section) -> "PieceFitter":
+    def fitter(cls, section: Section) -> Fitter:
         return PieceFitter(cls, section)
 
     @classmethod
@@ -66,6 +95,11 @@ class SentencePieceTokenizer(Tokenizer):
     def model(self) -> bytes:
         return self.proto
 
+    def plain(self, spelled: str) -> str:
+        if not self.exact:
+            return spelled.replace(self.blank, " ").strip(" ")
+        return TO_RESTORE.sub(lambda found: SIGNS[found[0]], super().plain(spelled))
+
     def tokenize(self, lines: Sequence[str]) -> list[list[int]]:
         ids: list[list[int]] = self.process(lines, int)
         return ids
@@ -80,33 +114,39 @@ class SentencePieceTokenizer(Tokenizer):
 
     def process(self, lines: Sequence[str], kind: type) -> Any:
         """The tokens of each line, as ids (int) or as pieces (str)."""
-        if not lines:
-            return []
-        threads = os.cpu_count() or 1
-        try:
-            return self.processor.encode(list(lines), out_type=kind, num_threads=threads)
-        except (TypeError, UnicodeError):  # half of a surrogate pair somewhere: no UTF-8 can hold it
-            plain = [line.encode(errors="replace").decode() for line in lines]
-            return self.processor.encode(plain, out_type=kind, num_threads=threads)
+        return processed(self.processor, [escaped(line) for line in lines] if self.exact else lines, kind)
 
 
 class PieceFitter(Fitter):
-    """Keeps a sample of the lines."""
+    """Keeps a sample of the lines, and of a small vocabulary's text every letter."""
 
     def __init__(self, kind: type[SentencePieceTokenizer], section: Section) -> None:
+        refuse_counts(section)
         self.kind, self.section, self.sample = kind, section, Sample(SAMPLE, LETTERS)
+        self.alphabet = set[str]()
 
     def add(self, lines: Iterable[str], column: str = "") -> None:
-        texts = (line.lower() for line in lines) if self.section.lowercase else lines
+        texts = [line.lower() for line in lines] if self.section.lowercase else list(lines)
+        if self.section.size < BYTES:
+            self.alphabet.update(*texts)
         self.sample.add((line[:LONGEST] for line in texts if line.strip()), column)
 
     def finish(self) -> SentencePieceTokenizer:
         kept, seen = self.sample.lines(), self.sample.seen
         if not kept:
             raise UserError("there is no text to train a tokenizer on")
-        tokenizer = self.kind(train_pieces(self.kind.kind, self.section.size, kept), self.section.lowercase)
+        # letters of lines that are not in the sample, and those of `<s>` and its kin, which SentencePiece's trainer passes over
+        more = self.alphabet.difference(*kept).union(*(name for name in SPECIALS if any(name in line for line in kept)))
+        tokenizer = self.kind(train_pieces(self.kind, self.section.size, [*kept, *sorted(more)]), self.section.lowercase)
         tokenizer.trained_on = f"a sample of {len(kept):,} of {seen:,} lines" if len(kept) < seen else None
         return tokenizer
+
+
+def refuse_counts(section: Section) -> None:
+    if section.min_count > 1:
+        told = "counts whole symbols: it goes with data.tokenizer.kind=word or character"
+        what = section.kind if section.file is None else "a file"
+        raise UserError(f"data.tokenizer.min_count={section.min_count} {told}, not {what}")
 
 
 class Drawn:
@@ -150,18 +190,21 @@ class Sample:
         return [line for drawn in self.columns.values() for line in drawn.lines]
 
 
-def train_pieces(kind: str, size: int, lines: list[str]) -> bytes:
-    alphabet = len(set().union(*lines))
+def train_pieces(kind: type[SentencePieceTokenizer], size: int, lines: list[str]) -> bytes:
+    exact = kind.trainer is IDENTITY
+    alphabet, algorithm = set[str]().union(*lines), kind.kind.removesuffix("_nfkc")
     writer = io.BytesIO()
     try:
         sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=iter(lines),
+            sentence_iterator=map(escaped, lines) if exact else iter(lines),
             model_writer=writer,
-            model_type=kind,
+            model_type=algorithm,
             vocab_size=size,
             hard_vocab_limit=False,  # a small text gives a small vocabulary
-            character_coverage=1.0 if alphabet <= size // 4 else 0.9995,  # Chinese: the rarest letters are left to bytes
+            # Chinese: the rarest letters are left to bytes, where there are any
+            character_coverage=0.9995 if len(alphabet) > size // 4 and (size >= BYTES or not exact) else 1.0,
             byte_fallback=size >= BYTES,
+            user_defined_symbols=[letter for letter in ALONE if exact and letter in alphabet],
             max_sentence_length=4 * LONGEST + 1,
             pad_id=PAD,
             unk_id=UNKNOWN,
@@ -169,11 +212,12 @@ def train_pieces(kind: str, size: int, lines: list[str]) -> bytes:
             eos_id=END,
             num_threads=2,  # the same everywhere, and so is the result
             minloglevel=2,
+            **kind.trainer,
         )
     except RuntimeError as error:
         reason = str(error).rpartition("] ")[2] or str(error)
         advice = "raise data.tokenizer.size or take data.tokenizer.kind=character or byte"
-        raise UserError(f"no {kind} tokenizer of size {size} from this text ({reason}); {advice}") from None
+        raise UserError(f"no {kind.kind} tokenizer of size {size} from this text ({reason}); {advice}") from None
     return writer.getvalue()
 
 
@@ -187,3 +231,15 @@ class BytePairTokenizer(SentencePieceTokenizer):
     """Sennrich et al. 2016: the most frequent neighbours are joined, again and again."""
 
     kind = "bpe"
+
+
+class UnigramNFKCTokenizer(UnigramTokenizer):
+    """Text is normalised before it is cut (Unicode's NFKC), and runs of spaces become one: the text does not come back."""
+
+    kind, trainer = "unigram_nfkc", {}
+
+
+class BytePairNFKCTokenizer(BytePairTokenizer):
+    """The same for pairs of bytes."""
+
+    kind, trainer = "bpe_nfkc", {}

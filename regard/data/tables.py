@@ -1,4 +1,4 @@
-"""Tables of text: TSV and CSV, columns by number, or by name where the first row is a header."""
+"""Tables of text: TSV, CSV and `source ||| target`; columns by number, or by name where the first row is a header."""
 
 import csv
 import re
@@ -31,6 +31,11 @@ def read_tsv(path: Path, columns: Columns) -> Iterator[Rows]:
 
 def read_csv(path: Path, columns: Columns) -> Iterator[Rows]:
     return read_table(path, columns, csv_blocks(path), "commas")
+
+
+def read_moses(path: Path, columns: Columns) -> Iterator[Rows]:
+    """What Moses and fast_align read: `source ||| target`."""
+    return read_table(path, columns, separated(path, " ||| "), "|||")
 
 
 def read_table(path: Path, columns: Columns, blocks: Iterator[Block], separators: str) -> Iterator[Rows]:
@@ -82,9 +87,19 @@ def ragged(found: int, width: int, separators: str) -> str:
 
 
 def tsv_blocks(path: Path) -> Iterator[Block]:
+    return separated(path, "\t")
+
+
+def separated(path: Path, separator: str) -> Iterator[Block]:
     for lines in read_lines(path):
         numbers = range(lines.first, lines.first + len(lines.texts))
-        yield Block(numbers, [text.split("\t") for text in lines.texts], lines.problems)
+        yield Block(numbers, [text.split(separator) for text in lines.texts], lines.problems)
+
+
+def first_row(blocks: Iterator[Block]) -> list[str]:
+    """Of a table; none of one that begins with a bad row."""
+    first = next(blocks, None)
+    return [] if first is None or first.numbers[0] in first.bad else first.fields[0]
 
 
 def csv_blocks(path: Path) -> Iterator[Block]:
@@ -132,6 +147,3 @@ def not_utf8(row: list[str]) -> str | None:
         if not text.isascii() and (found := BYTES.search(text)):
             return f"not UTF-8: byte {ord(found[0]) - 0xDC00:#04x} in column {column}, counted from 0"
     return None
-
-
-HEADED = {".tsv": tsv_blocks, ".csv": csv_blocks}  # whose first row may be a header

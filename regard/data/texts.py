@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from regard.data.field import FEWEST, Field, FieldFitter, Problems, Shape
 from regard.data.tokenizer import Tokenizer
-from regard.data.tokenizers import fitter_of
+from regard.data.tokenizers import TOKENIZERS, fitter_of
 from regard.errors import DamagedError, UserError
 from regard.recipe import Section
 from regard.recipe import Tokenizer as TokenizerSection
@@ -65,6 +65,12 @@ class TextFitter(FieldFitter):
 
     def finish(self) -> Text:
         return Text(self.fitter.finish())
+
+
+def words_alone(section: TokenizerSection, values: Sequence[str]) -> Sequence[str]:
+    """What a tokenizer of words learns from where each word has a tag: white space that it has never seen only separates."""
+    spaced = section.file is None and TOKENIZERS[section.kind].spaced
+    return [" ".join(value.split()) for value in values] if spaced else values
 
 
 def texts(source: Tokenizer, target: Tokenizer) -> dict[str, Field]:

@@ -39,10 +39,12 @@ class Tokenizer(ABC):
     """`spellings` says what each id stands for, in UTF-8 bytes; the rest follows from it."""
 
     kind: ClassVar[str]
-    spaced: ClassVar[bool] = False  # spellings carry the blank before a word, so a text starts with one not its own
-    blank: ClassVar[str] = " "  # how spellings write it
-    unknown: ClassVar[str] = "⁇"
+    blank: ClassVar[str] = " "  # how spellings write a space
+    spaced: bool = False  # spellings carry the blank before a word, so a text starts with one not its own
+    unknown: str = "⁇"
     trained_on: str | None = None  # what of the text, where it was not all of it
+    remark: str | None = None  # what is to be said of it beside that
+    model_name: ClassVar[str] = "pieces.model"  # the file that `model` is saved in
 
     def __init__(self, spellings: Sequence[bytes], lowercase: bool = False) -> None:
         self.spellings = [b"", self.unknown.encode(), b"", b"", *spellings]
@@ -65,7 +67,7 @@ class Tokenizer(ABC):
         """What `tokenizer.json` holds beside the kind."""
 
     def model(self) -> bytes | None:
-        """What `pieces.model` holds, where there is one."""
+        """What the file `model_name` holds, where there is one."""
         return None
 
     def encode(self, lines: Sequence[str]) -> list[list[int]]:
@@ -94,10 +96,13 @@ class Tokenizer(ABC):
         return [self.spellings[token] if token < len(self) else words.get(token, unknown) for token in ids]
 
     def decode(self, ids: Ids, extra: Sequence[bytes] = ()) -> str:
-        """The text; PAD, START and END leave no trace, UNKNOWN leaves ⁇."""
-        spelled = b"".join(self.spelled(ids, extra)).decode(errors="replace")
+        """The text, to the last blank; PAD, START and END leave no trace, UNKNOWN leaves ⁇."""
+        return self.plain(b"".join(self.spelled(ids, extra)).decode(errors="replace"))
+
+    def plain(self, spelled: str) -> str:
+        """What is spelled so, as text: without the blank that spellings put before it."""
         text = spelled.replace(self.blank, " ")
-        return text.strip(" ") if self.spaced else text
+        return text.removeprefix(" ") if self.spaced else text
 
     def pieces(self, ids: Ids, extra: Sequence[bytes] = ()) -> list[str]:
         """Every token for the eye."""
@@ -121,6 +126,12 @@ class Tokenizer(ABC):
         return len(self.spellings)
 
     @property
+    def remarks(self) -> list[str]:
+        """What a run says of it when it is made."""
+        trained_on = [] if self.trained_on is None else [f"was trained on {self.trained_on}"]
+        return trained_on if self.remark is None else [*trained_on, self.remark]
+
+    @property
     def description(self) -> str:
         facts = {"format": FORMAT, "kind": self.kind, "lowercase": self.lowercase, **self.facts()}
         return json.dumps(facts, sort_keys=True) + "\n"
@@ -135,7 +146,7 @@ class Tokenizer(ABC):
         (path / "tokenizer.json").write_text(self.description, encoding="utf-8")
         model = self.model()
         if model is not None:
-            (path / "pieces.model").write_bytes(model)
+            (path / self.model_name).write_bytes(model)
 
 
 def readable(spelling: bytes) -> str:

@@ -1,14 +1,22 @@
-"""All tokenizers. Each is saved as a directory: `tokenizer.json` and, for SentencePiece, `pieces.model`."""
+"""All tokenizers. Each is saved as a directory: `tokenizer.json` and, where a library made it, the library's own file."""
 
 import json
+import re
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from regard.data.subwords import BytePairTokenizer, UnigramTokenizer
-from regard.data.tokenizer import END, FORMAT, LARGEST, PAD, SPECIALS, START, UNKNOWN, Fitter, Tokenizer
+from regard.data.subwords import (
+    BytePairNFKCTokenizer,
+    BytePairTokenizer,
+    UnigramNFKCTokenizer,
+    UnigramTokenizer,
+    refuse_counts,
+)
+from regard.data.tokenizer import END, FORMAT, LARGEST, PAD, SPECIALS, START, UNKNOWN, Fitter, Ids, Tokenizer
+from regard.data.tokenizer_files import TOKENIZER_FILES, kind_of_file
 from regard.data.untrusted import read_json
 from regard.errors import DamagedError, UserError
 from regard.recipe import Tokenizer as Section
@@ -16,9 +24,10 @@ from regard.recipe import choose
 from regard.tables import TABLES
 
 __all__ = [
-    "END", "PAD", "SPECIALS", "START", "TOKENIZERS", "UNKNOWN", "Fitter", "Tokenizer", "fitter_of", "load_tokenizer",
-    "train_tokenizer",
+    "END", "PAD", "SPECIALS", "START", "TOKENIZERS", "TOKENIZER_FILES", "UNKNOWN", "Fitter", "Tokenizer", "fitter_of",
+    "load_tokenizer", "size_of", "train_tokenizer",
 ]  # fmt: skip
+SYMBOL = re.compile(r"\S+|[^\S ]|(?<!\S) | (?!\S)")  # words, and white space that is not one space between two of them
 SYMBOLS = 1 << 20  # distinct ones that are counted, at least
 
 
@@ -83,20 +92,45 @@ class SymbolFitter(Fitter):
     def finish(self) -> SymbolTokenizer:
         if not self.counts:
             raise UserError("there is no text to train a tokenizer on")
-        ranking = sorted(self.counts, key=lambda symbol: (-self.counts[symbol], symbol))
+        often = [symbol for symbol, count in self.counts.items() if count >= self.section.min_count]
+        if not often:
+            raise UserError(f"data.tokenizer.min_count={self.section.min_count}: nothing in this text comes so often")
+        ranking = sorted(often, key=lambda symbol: (-self.counts[symbol], symbol))
         tokenizer = self.kind(ranking[: self.room], self.section.lowercase)
         tokenizer.trained_on = f"counts without the rarest words, for there are more than {SYMBOLS:,}" if self.rare else None
         return tokenizer
 
 
 class WordTokenizer(SymbolTokenizer):
-    """What stands between blanks."""
+    """Words, each with the single space before it. All other white space (at the ends, tabs, line ends, each of several spaces)
+    is a token of its own. The vocabulary is closed: a word that it lacks is ⁇, white space that it lacks only separates."""
 
     kind, spaced, unknown = "word", True, " ⁇"
 
     @staticmethod
     def split(line: str) -> Sequence[str]:
-        return line.split()
+        words = line.split()
+        return words if " ".join(words) == line else SYMBOL.findall(line)
+
+    @classmethod
+    def spell(cls, symbols: Sequence[str]) -> list[bytes]:
+        return [(one if one.isspace() else " " + one).encode(errors="replace") for one in symbols]
+
+    def known(self, line: str) -> list[str]:
+        return [symbol for symbol in self.split(line) if symbol in self.ids or not symbol.isspace()]
+
+    def tokenize(self, lines: Sequence[str]) -> list[list[int]]:
+        find = self.ids.get
+        return [[find(symbol, UNKNOWN) for symbol in self.known(line)] for line in lines]
+
+    def cut(self, lines: Sequence[str]) -> list[list[bytes]]:
+        return [self.spell(self.known(line)) for line in lines]
+
+    def decode(self, ids: Ids, extra: Sequence[bytes] = ()) -> str:
+        """A word after white space has no space of its own, nor has the first."""
+        texts = [spelled.decode(errors="replace") for spelled in self.spelled(ids, extra) if spelled]
+        after_word = [False, *(not text.isspace() for text in texts)]
+        return "".join(text if text.isspace() or after else text[1:] for text, after in zip(texts, after_word, strict=False))
 
 
 class CharacterTokenizer(SymbolTokenizer):
@@ -136,6 +170,7 @@ class ByteFitter(Fitter):
     """Has nothing to learn."""
 
     def __init__(self, section: Section) -> None:
+        refuse_counts(section)
         self.section = section
 
     def add(self, lines: Iterable[str], column: str = "") -> None:
@@ -146,7 +181,13 @@ class ByteFitter(Fitter):
 
 
 def fitter_of(section: Section) -> Fitter:
-    return choose(TOKENIZERS, section.kind, "tokenizer").fitter(section)
+    kind = choose(TOKENIZERS, section.kind, "tokenizer") if section.file is None else kind_of_file(section.file)
+    return kind.fitter(section)
+
+
+def size_of(section: Section) -> int:
+    """Of the vocabulary that is asked for, or that a file has."""
+    return section.size if section.file is None else len(fitter_of(section).finish())
 
 
 def train_tokenizer(section: Section, lines: Iterable[str]) -> Tokenizer:
@@ -161,7 +202,8 @@ def load_tokenizer(path: Path) -> Tokenizer:
     try:
         if facts["format"] != FORMAT:
             raise ValueError(f"format {facts['format']!r:.40} is not {FORMAT}")
-        tokenizer = choose(TOKENIZERS, facts["kind"], "tokenizer").restore(facts, path)
+        kinds = {**TOKENIZERS, **{kind.kind: kind for kind in TOKENIZER_FILES.values()}}
+        tokenizer = choose(kinds, facts["kind"], "tokenizer").restore(facts, path)
         if json.loads(tokenizer.description) != facts:
             raise ValueError("it says more or other things than a tokenizer of its kind")
     except DamagedError:
@@ -175,6 +217,8 @@ def load_tokenizer(path: Path) -> Tokenizer:
 TOKENIZERS: dict[str, type[Tokenizer]] = {
     "unigram": UnigramTokenizer,
     "bpe": BytePairTokenizer,
+    "unigram_nfkc": UnigramNFKCTokenizer,
+    "bpe_nfkc": BytePairNFKCTokenizer,
     "word": WordTokenizer,
     "character": CharacterTokenizer,
     "byte": ByteTokenizer,

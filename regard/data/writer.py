@@ -99,7 +99,9 @@ class Writer:
         self.lines.write(np.asarray(rows.lines, "<i8")[use].tobytes())
         self.rows_in += len(rows.lines) + len(rows.faults)
         self.rows_used += int(use.sum())
-        return wrong, [self.too_long(files, rows, row, lengths) for row in np.flatnonzero(long) if rows.lines[row] not in bad]
+        return wrong, [
+            self.too_long(files, rows, int(row), lengths) for row in np.flatnonzero(long) if rows.lines[row] not in bad
+        ]
 
     def encode(self, rows: Rows, files: Pairs) -> tuple[dict[str, Any], list[Fault]]:
         """The positions of each row, by column, and rows whose values no field can read."""

@@ -40,14 +40,16 @@ class Pool(NamedTuple):
     tokens: Int[Tensor, "batch width length"]
     totals: Float[Tensor, "batch width"]
     scores: Float[Tensor, "batch width"]
+    cut: Bool[Tensor, "batch width"]  # which of them have no end mark
 
-    def add(self, beam: Beam, scores: Float[Tensor, "batch width"], end: int) -> "Pool":
+    def add(self, beam: Beam, scores: Float[Tensor, "batch width"], end: int, cut: bool) -> "Pool":
         """The best of what is here and what has just closed."""
         room = beam.tokens.shape[-1] - self.tokens.shape[-1]
         tokens = torch.cat([torch.nn.functional.pad(self.tokens, (0, room), value=end), beam.tokens], dim=1)
         best, index = torch.cat([self.scores, scores], dim=1).topk(self.scores.shape[1])
         totals = torch.cat([self.totals, beam.totals], dim=1).gather(1, index)
-        return Pool(tokens.gather(1, index[..., None].expand(-1, -1, tokens.shape[-1])), totals, best)
+        cuts = torch.cat([self.cut, torch.full_like(scores, cut, dtype=torch.bool)], dim=1).gather(1, index)
+        return Pool(tokens.gather(1, index[..., None].expand(-1, -1, tokens.shape[-1])), totals, best, cuts)
 
 
 def beam_search(
@@ -72,7 +74,7 @@ def beam_search(
     nothing = torch.full((batch, width), IMPOSSIBLE, device=start.device)
     beam = Beam(start.new_zeros(batch, width, 0), nothing, start.new_zeros(batch, width))
     beam.totals[:, 0] = 0.0  # all hypotheses start equal: keep one, or the first step returns copies of it
-    pool = Pool(start.new_zeros(batch, width, 0), *(torch.full_like(beam.totals, IMPOSSIBLE),) * 2)
+    pool = Pool(beam.tokens, *(torch.full_like(beam.totals, IMPOSSIBLE),) * 2, torch.zeros_like(beam.totals, dtype=torch.bool))
     words, closed = start.repeat_interleave(width), torch.zeros_like(start)
     normalise = choose(NORMALISATIONS, length_norm, "normalisation of length")
     seen, covered = None if coverage is None else coverage.start(width), None
@@ -85,14 +87,14 @@ def beam_search(
         beam, ended = extend(beam, require_numbers(log_probs).view(batch, width, -1), end)
         norm = normalise(length, length_penalty)
         closed = closed + (ended.totals > IMPOSSIBLE).sum(dim=1)
-        pool = pool.add(ended, ended.scores(norm, covered), end)
+        pool = pool.add(ended, ended.scores(norm, covered), end, cut=False)
         scores = beam.scores(norm, covered)
         going = ((closed < width) | (scores.amax(dim=1) > pool.scores[:, 0]))[:, None].expand_as(scores)
         stays = going if last is None else going & ~last.view(batch, width).gather(1, beam.parents)
         if watch is not None:
             stays = stays & watch(*leaders(beam, scores, pool), (stays & (scores > IMPOSSIBLE)).any(dim=1))[:, None]
         cut_short = beam.only(going & ~stays)
-        pool = pool.add(cut_short, cut_short.scores(norm, covered), end)
+        pool = pool.add(cut_short, cut_short.scores(norm, covered), end, cut=True)
         beam = beam.only(stays)
         if not (beam.totals > IMPOSSIBLE).any():
             break
@@ -127,6 +129,6 @@ def extend(beam: Beam, log_probs: Float[Tensor, "batch width vocabulary"], end: 
 
 def read(pool: Pool, end: int) -> list[list[Found]]:
     return [
-        [Found(cut(tokens, end), total, score) for tokens, total, score in zip(*sentence, strict=True) if score > IMPOSSIBLE]
-        for sentence in zip(pool.tokens.tolist(), pool.totals.tolist(), pool.scores.tolist(), strict=True)
+        [Found(cut(tokens, end), *rest) for tokens, *rest in zip(*sentence, strict=True) if rest[1] > IMPOSSIBLE]
+        for sentence in zip(*(column.tolist() for column in pool), strict=True)
     ]

@@ -1,7 +1,7 @@
 """What a trained model makes of outputs that are known: how probable they are, and where it looked for each word."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, overload
 
 import numpy as np
 import torch
@@ -12,7 +12,8 @@ from regard.data.copies import Copied, extended_rows
 from regard.data.fields import Problems
 from regard.data.links import merge_pieces
 from regard.data.tokenizers import PAD
-from regard.decoding.reading import Alignment, Pair, own_words, read_weights
+from regard.decoding.inputs import Pair, Pairs, pairs_of
+from regard.decoding.reading import Alignment, own_words, read_weights
 from regard.decoding.trained import Answers, Trained, batches
 from regard.errors import UserError
 from regard.models.directory import Reading
@@ -32,10 +33,15 @@ class Likelihood(NamedTuple):
 class TeacherForced(Trained):
     """score, align."""
 
-    def score(self, pairs: Iterable[Pair]) -> list[Likelihood]:
-        """log p(target | source) of each pair."""
-
-        return self.force(pairs, lambda steps, targets, _: self.likelihoods(steps, targets)).all("pairs")
+    @overload
+    def score(self, pairs: Pair) -> Likelihood: ...
+    @overload
+    def score(self, pairs: Iterable[Pair]) -> list[Likelihood]: ...
+    def score(self, pairs: Pairs) -> Any:
+        """log p(target | source) of each pair; of one pair, one."""
+        both, alone = pairs_of(pairs, "score")
+        found = self.force(both, lambda steps, targets, _: self.likelihoods(steps, targets)).all("pairs")
+        return found[0] if alone else found
 
     def likelihoods(self, steps: Steps, targets: Tokens) -> Iterator[Likelihood]:
         log_probs = self.model.logits(steps).float().log_softmax(dim=-1)
@@ -44,9 +50,16 @@ class TeacherForced(Trained):
         for total, target in zip(each.double().sum(dim=1).tolist(), targets, strict=True):
             yield Likelihood(total, len(target) + 1)
 
-    def align(self, pairs: Iterable[Pair], reading: Reading | None = None) -> list[Alignment]:
-        """Where the model looks for each word of each target, by its own reading of the attention or by another."""
-        return self.aligned(pairs, [reading or self.reading]).map(lambda found: found[0]).all("pairs")
+    @overload
+    def align(self, pairs: Pair, reading: Reading | None = None) -> Alignment: ...
+    @overload
+    def align(self, pairs: Iterable[Pair], reading: Reading | None = None) -> list[Alignment]: ...
+    def align(self, pairs: Pairs, reading: Reading | None = None) -> Any:
+        """Where the model looks for each word of each target, by its own reading of the attention or by another; of one
+        pair, one."""
+        both, alone = pairs_of(pairs, "align")
+        found = self.aligned(both, [reading or self.reading]).map(lambda each: each[0]).all("pairs")
+        return found[0] if alone else found
 
     def align_by(self, pairs: Iterable[Pair], readings: Sequence[Reading]) -> list[list[Alignment]]:
         """The alignments of each pair by several readings of the same looks."""

@@ -1,7 +1,7 @@
 """A trained model that writes: generate, search, sample."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, overload
 
 import torch
 from jaxtyping import Int
@@ -14,51 +14,96 @@ from regard.decoding.beam import beam_search
 from regard.decoding.forcing import TeacherForced
 from regard.decoding.greedy import cut, greedy_search
 from regard.decoding.hypothesis import Found, Hypothesis
+from regard.decoding.inputs import Texts, texts_of
 from regard.decoding.ranking import Coverage
-from regard.decoding.rules import Request, max_lengths, requested, ruled
+from regard.decoding.rules import Request, limit_met, max_lengths, requested, ruled
 from regard.decoding.sampling import Sampling, chances_of, sample
 from regard.decoding.streaming import OnStep, PartialOutput, Tell, watcher
 from regard.decoding.trained import Answers, batches
+from regard.errors import UserError, refuse
+from regard.insight.heatmap import Heatmap
+from regard.insight.look import Look
 from regard.recipe import Decoding
 
 
 class TrainedGenerator(TeacherForced):
-    """generate, search, sample; score, align.
+    """generate, search, sample; score, align, look.
 
     Each takes one `Decoding`, or keyword changes of its fields (`beam=1, length_penalty=0.6`); the model's own is what its
     recipe says. `on_step` is told of every output after every step; if it returns False, that output ends as it stands.
-    Texts that the model cannot read raise an InputError once the others are answered: it holds their results.
+    One text has one result, a list of texts a list of them. Texts that the model cannot read raise an InputError once the
+    others are answered: it holds their results.
     """
 
     does = "writes outputs"
     usage = "regard generate MODEL < input > output"
     gives = ("outputs", "likelihood", "links")
 
+    @overload
+    def generate(
+        self, texts: str, decoding: Decoding | None = None, *, on_step: OnStep | None = None, **changes: Any
+    ) -> str: ...
+    @overload
     def generate(
         self, texts: Iterable[str], decoding: Decoding | None = None, *, on_step: OnStep | None = None, **changes: Any
-    ) -> list[str]:
+    ) -> list[str]: ...
+    def generate(self, texts: Texts, decoding: Decoding | None = None, *, on_step: OnStep | None = None, **changes: Any) -> Any:
         """The best output for each text, in the order given; empty for an empty text."""
-        found = self.answer(texts, self.settings(decoding, **changes), on_step=on_step)
-        return found.map(lambda hypotheses: hypotheses[0].text if hypotheses else "").all("texts")
+        lines, alone = texts_of(texts, "generate")
+        found = self.answer(lines, self.settings(decoding, **changes), on_step=on_step)
+        outputs = found.map(lambda hypotheses: hypotheses[0].text if hypotheses else "").all("texts")
+        return outputs[0] if alone else outputs
 
+    @overload
+    def search(
+        self, texts: str, decoding: Decoding | None = None, *, on_step: OnStep | None = None, **changes: Any
+    ) -> list[Hypothesis]: ...
+    @overload
     def search(
         self, texts: Iterable[str], decoding: Decoding | None = None, *, on_step: OnStep | None = None, **changes: Any
-    ) -> list[list[Hypothesis]]:
+    ) -> list[list[Hypothesis]]: ...
+    def search(self, texts: Texts, decoding: Decoding | None = None, *, on_step: OnStep | None = None, **changes: Any) -> Any:
         """All hypotheses of each text's beam, best first; none for an empty text."""
-        return self.answer(texts, self.settings(decoding, **changes), on_step=on_step).all("texts")
+        lines, alone = texts_of(texts, "search")
+        found = self.answer(lines, self.settings(decoding, **changes), on_step=on_step).all("texts")
+        return found[0] if alone else found
 
+    @overload
+    def sample(
+        self, texts: str, count: int = 1, sampling: Sampling | None = None, decoding: Decoding | None = None, *,
+        on_step: OnStep | None = None, **changes: Any,
+    ) -> list[Hypothesis]: ...  # fmt: skip
+    @overload
     def sample(
         self, texts: Iterable[str], count: int = 1, sampling: Sampling | None = None, decoding: Decoding | None = None, *,
         on_step: OnStep | None = None, **changes: Any,
-    ) -> list[list[Hypothesis]]:  # fmt: skip
+    ) -> list[list[Hypothesis]]: ...  # fmt: skip
+    def sample(
+        self, texts: Texts, count: int = 1, sampling: Sampling | None = None, decoding: Decoding | None = None, *,
+        on_step: OnStep | None = None, **changes: Any,
+    ) -> Any:  # fmt: skip
         """`count` outputs of each text in the order they were drawn: a function of the seed and the text alone."""
+        lines, alone = texts_of(texts, "sample")
         settings = self.settings(decoding, **{"beam": count, **changes})
-        return self.answer(texts, settings, sampling or Sampling(), on_step).all("texts")
+        found = self.answer(lines, settings, sampling or Sampling(), on_step).all("texts")
+        return found[0] if alone else found
+
+    def look(self, text: str, output: str | None = None) -> Look:
+        """Where the model looked in the text for each word that it writes, or for those of another output: a value that a
+        terminal and a notebook show as a picture."""
+        for name, given in {"text": text, "output": "" if output is None else output}.items():
+            if not isinstance(given, str):
+                refuse("look takes one text (a str), and one output if it is not to be the model's own", name, given)
+        written = self.generate(text) if output is None and self.has_attention else output or ""
+        found = self.align((text, written))
+        for name, words in {"text": found.source, "output": found.target}.items():
+            if not words:
+                raise UserError(f"there is nothing to look at: the {name} is empty")
+        return Look(text, written, Heatmap(*found))
 
     def answer(
-        self, texts: Iterable[str], settings: Decoding, sampling: Sampling | None = None, on_step: OnStep | None = None
+        self, lines: Sequence[str], settings: Decoding, sampling: Sampling | None = None, on_step: OnStep | None = None
     ) -> Answers[list[Hypothesis]]:
-        lines = list(texts)
         (tokens, problems), offers = self.encoded("source", lines), self.offers(lines)
         problems |= self.problems(tokens)
         results: list[list[Hypothesis] | None] = [None if row in problems else [] for row in range(len(lines))]
@@ -69,7 +114,12 @@ class TrainedGenerator(TeacherForced):
             found = self.search_batch([tokens[row] for row in rows], settings, copies, sampling, tells)
             for row, each in zip(rows, found, strict=True):
                 results[row] = [self.read(one, offers[row].extra) for one in each]
-        return Answers(results, problems)
+        cut = [row for row, found in enumerate(results) if found and found[0].cut]
+        return Answers(results, problems, {row: self.limit_met(tokens[row], settings) for row in cut})
+
+    def limit_met(self, source: Any, settings: Decoding) -> str:
+        """The key whose limit an output for this source meets."""
+        return limit_met(int(self.lengths(self.inputs([source]), settings)), settings, self.model.limits)
 
     def read(self, found: Found, extra: Sequence[bytes] = ()) -> Hypothesis:
         return Hypothesis(self.target.decode(found.tokens, extra), *found)

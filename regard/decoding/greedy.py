@@ -62,7 +62,10 @@ def read(
     """What was written row by row, `end` after its end; lengths count the end mark where there is one."""
     more = torch.zeros_like(totals) if covered is None else covered
     each = zip(rows.tolist(), lengths.tolist(), totals.tolist(), more.tolist(), strict=True)
-    return [Found(cut(row, end), total, total / normalise(length) + extra) for row, length, total, extra in each]
+    return [
+        Found(cut(row, end), total, total / normalise(length) + extra, cut=row[length - 1] != end)
+        for row, length, total, extra in each
+    ]
 
 
 def cut(tokens: list[int], end: int) -> list[int]:

@@ -14,6 +14,7 @@ class Found(NamedTuple):
     tokens: list[int]  # ids past the vocabulary stand for copied words that only the sentence's source knows
     log_prob: float
     score: float = 0.0  # what the search ranked by
+    cut: bool = False  # it has no end mark: it met its length limit, or `on_step` ended it
 
 
 class Hypothesis(NamedTuple):
@@ -23,6 +24,11 @@ class Hypothesis(NamedTuple):
     tokens: list[int]  # as in Found; `text` spells copied words out, which the ids alone do not tell
     log_prob: float
     score: float
+    cut: bool = False  # as in Found
+
+    def __repr__(self) -> str:
+        numbers = f"log_prob={self.log_prob:.4f}, score={self.score:.4f}"
+        return f"Hypothesis({self.text!r}, {len(self.tokens)} tokens, {numbers}{', cut' if self.cut else ''})"
 
 
 def require_numbers(totals: Float[Tensor, "*any"]) -> Float[Tensor, "*any"]:

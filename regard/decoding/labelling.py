@@ -1,7 +1,7 @@
 """A trained model that labels: predict, score."""
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, overload
 
 import torch
 from torch import Tensor
@@ -9,6 +9,7 @@ from torch import Tensor
 from regard.data.fields import Label
 from regard.data.matching import check_values
 from regard.decoding.forcing import Likelihood
+from regard.decoding.inputs import Pair, Pairs, Texts, pairs_of, texts_of
 from regard.decoding.trained import Answers, Trained, batches
 
 
@@ -20,6 +21,10 @@ class Prediction(NamedTuple):
 
     def __str__(self) -> str:
         return " ".join(self.labels)
+
+    def __repr__(self) -> str:
+        each = zip(self.labels, self.probabilities, strict=True)
+        return f"Prediction({', '.join(f'{label} {chance:.3f}' for label, chance in each)})"
 
 
 class TrainedLabeller(Trained):
@@ -35,24 +40,35 @@ class TrainedLabeller(Trained):
         assert isinstance(field, Label)
         return field
 
-    def predict(self, texts: Iterable[str]) -> list[Prediction]:
-        """In the order given. Texts that the model cannot read raise an InputError once the others are labelled."""
-        return self.predictions(texts).all("texts")
+    @overload
+    def predict(self, texts: str) -> Prediction: ...  # type: ignore[overload-overlap]
+    @overload
+    def predict(self, texts: Iterable[str]) -> list[Prediction]: ...
+    def predict(self, texts: Texts) -> Any:
+        """In the order given; of one text, one. Texts that the model cannot read raise an InputError once the others are
+        labelled."""
+        lines, alone = texts_of(texts, "predict")
+        found = self.predictions(lines).all("texts")
+        return found[0] if alone else found
 
-    def predictions(self, texts: Iterable[str]) -> Answers[Prediction]:
+    def predictions(self, texts: Sequence[str]) -> Answers[Prediction]:
         def read(chances: Tensor, row: int) -> Prediction:
             best = chances.max(dim=-1)
             return Prediction([self.labels.names[at] for at in best.indices.tolist()], best.values.tolist())
 
-        return self.each(list(texts), read)
+        return self.each(texts, read)
 
     def distributions(self, texts: Iterable[str]) -> list[Tensor]:
         """[positions, labels] of each text: the probability of every label, in the order of `labels.names`."""
-        return self.each(list(texts), lambda chances, row: chances).all("texts")
+        return self.each(texts_of(texts, "distributions")[0], lambda chances, row: chances).all("texts")
 
-    def score(self, rows: Iterable[Sequence[str]]) -> list[Likelihood]:
-        """log p(labels | text) of each row."""
-        both = list(rows)
+    @overload
+    def score(self, rows: Pair) -> Likelihood: ...
+    @overload
+    def score(self, rows: Iterable[Pair]) -> list[Likelihood]: ...
+    def score(self, rows: Pairs) -> Any:
+        """log p(labels | text) of each row, a text and its labels; of one row, one."""
+        both, alone = pairs_of(rows, "score", "rows")
         texts, labels = [text for text, _ in both], [names for _, names in both]
         wanted, _ = self.labels.encode(labels)
         _, problems = check_values(self.fields, {"source": texts, self.model.writes: labels})
@@ -65,7 +81,8 @@ class TrainedLabeller(Trained):
             return Likelihood(float(chances.log().gather(1, truth[:, None]).double().sum()), len(truth))
 
         found = self.each(texts, read)
-        return Answers(found.results, dict(sorted((found.problems | wrong).items()))).all("rows")
+        scored = Answers(found.results, dict(sorted((found.problems | wrong).items()))).all("rows")
+        return scored[0] if alone else scored
 
     @torch.inference_mode()
     def each(self, texts: Sequence[str], read: Callable[[Tensor, int], Any]) -> Answers[Any]:

@@ -1,7 +1,7 @@
 """A trained language model: continue texts, score them."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, overload
 
 import torch
 
@@ -9,6 +9,7 @@ from regard.data.batching import Batch, column_of
 from regard.data.tokenizers import END, START
 from regard.decoding.forcing import Likelihood, TeacherForced
 from regard.decoding.hypothesis import Hypothesis
+from regard.decoding.inputs import Texts, texts_of
 from regard.decoding.rules import Request, requested, ruled
 from regard.decoding.sampling import Sampling, chances_of, sample
 from regard.decoding.trained import Answers, batches
@@ -25,19 +26,24 @@ class TrainedLanguageModel(TeacherForced):
     usage = 'regard.load("MODEL").continue_(["a text"])'
     gives = ("likelihood",)
 
-    @torch.inference_mode()
+    @overload
+    def continue_(self, prompts: str, count: int = 1, sampling: Sampling | None = None, **changes: Any) -> list[Hypothesis]: ...
+    @overload
     def continue_(
         self, prompts: Iterable[str], count: int = 1, sampling: Sampling | None = None, **changes: Any
-    ) -> list[list[Hypothesis]]:
+    ) -> list[list[Hypothesis]]: ...
+    @torch.inference_mode()
+    def continue_(self, prompts: Texts, count: int = 1, sampling: Sampling | None = None, **changes: Any) -> Any:
         """`count` texts that begin as each prompt does, drawn word by word; the prompt is not repeated."""
-        texts = list(prompts)
+        texts, alone = texts_of(prompts, "continue_", "prompts")
         tokens, settings = self.target.encode(texts), self.settings(**changes)
         problems = self.problems([[]] * len(tokens), tokens)
         results: list[Any] = [None] * len(texts)
         for row, words in enumerate(tokens):
             if row not in problems:
                 results[row] = self.drawn(words, count, settings, sampling or Sampling())
-        return Answers(results, problems).all("prompts")
+        found = Answers(results, problems).all("prompts")
+        return found[0] if alone else found
 
     def drawn(self, words: list[int], count: int, settings: Decoding, sampling: Sampling) -> list[Hypothesis]:
         step, state = self.model.start(self.model.nothing(1))
@@ -56,9 +62,10 @@ class TrainedLanguageModel(TeacherForced):
         return [Hypothesis(self.target.decode(one.tokens), *one) for one in found]
 
     @torch.inference_mode()
-    def score(self, pairs: Iterable[Sequence[str]]) -> list[Likelihood]:
-        """log p(text) of each row, which is a text or has it in its only column."""
-        texts = [row if isinstance(row, str) else row[0] for row in pairs]
+    def score(self, pairs: str | Iterable[str | Sequence[str]]) -> Any:
+        """log p(text) of each row, which is a text or has it in its only column; of one text, one."""
+        given = pairs if isinstance(pairs, str) else [row[0] if isinstance(row, tuple) and row else row for row in pairs]
+        texts, alone = texts_of(given, "score")
         targets = self.target.encode(texts)
         problems = self.problems([[]] * len(targets), targets)
         results: list[Likelihood | None] = [None] * len(texts)
@@ -68,7 +75,8 @@ class TrainedLanguageModel(TeacherForced):
             wanted = [targets[row] for row in rows]
             for row, one in zip(rows, self.likelihoods(self.all_steps(wanted), wanted), strict=True):
                 results[row] = one
-        return Answers(results, problems).all("texts")
+        found = Answers(results, problems).all("texts")
+        return found[0] if alone else found
 
     def all_steps(self, targets: Sequence[Sequence[int]]) -> Steps:
         batch = on_device(Batch({"target": column_of(self.fields["target"], targets)}), self.device)

@@ -1,5 +1,6 @@
 """From a directory to a model in use: the shape of the model says what it can do."""
 
+import sys
 from pathlib import Path
 from typing import TypeVar
 
@@ -38,8 +39,11 @@ def in_use(bundle: Bundle, device: torch.device | str = "cpu") -> Trained:
 
 
 def load(path: str | Path, device: str = "auto") -> Trained:
-    """A run or a model directory, ready for use."""
-    return in_use(load_model(Path(path)), choose_device(device))
+    """A run or a model directory, ready for use. Of a run that still trains: its best weights so far, which is said."""
+    bundle = load_model(Path(path))
+    if bundle.note:
+        print(bundle.note, file=sys.stderr)
+    return in_use(bundle, choose_device(device))
 
 
 def load_as(use: type[Use], path: str | Path, device: str = "auto") -> Use:

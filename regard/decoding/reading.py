@@ -7,10 +7,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from regard.data.links import Link, links_from_weights
+from regard.decoding.inputs import Pair as Pair
 from regard.errors import UserError
 from regard.models.directory import Reading
-
-Pair = tuple[str, str]
 
 
 class Alignment(NamedTuple):
@@ -19,6 +18,10 @@ class Alignment(NamedTuple):
     source: list[str]
     target: list[str]
     weights: Float[np.ndarray, "target source"]
+
+    def __repr__(self) -> str:
+        size = f"{len(self.target)} target words x {len(self.source)} source words"
+        return f"Alignment({' '.join(self.target)!r} from {' '.join(self.source)!r}, weights of {size})"
 
     @property
     def links(self) -> frozenset[Link]:

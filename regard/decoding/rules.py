@@ -97,6 +97,16 @@ def max_lengths(lengths: Int[Tensor, "batch"], decoding: Decoding, places: Limit
     return limits if places.both is None else limits.minimum(places.both.places - lengths)
 
 
+def limit_met(length: int, decoding: Decoding, places: Limits) -> str:
+    """The key that limits the output of a source of this length (its end mark included): what to raise where it was cut."""
+    room = {"decoding.max_ratio": int(length * decoding.max_ratio + 10), "decoding.max_length": decoding.max_length}
+    if places.target is not None:
+        room[places.target.key] = places.target.places
+    if places.both is not None:
+        room[places.both.key] = places.both.places - length
+    return min(room, key=room.__getitem__)
+
+
 def requested(request: Request) -> list[DecodingRule]:
     return [rule for kind in RULES.values() if (rule := kind.requested(request)) is not None]
 

@@ -1,7 +1,7 @@
 """A trained model in use, whatever its shape: its fields, its device, and the way from raw values to what it reads."""
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, TypeVar
 
 import torch
@@ -9,9 +9,10 @@ from torch import Tensor
 
 from regard.data.batching import Batch, Column, column_of, pad_lists
 from regard.data.copies import Copied, copied, extended_size, without_end
-from regard.data.fields import Problems, tokenizer_of
+from regard.data.fields import Field, Problems, Text, tokenizer_of
 from regard.data.tokenizers import Tokenizer
 from regard.errors import InputError, UserError
+from regard.insight.look import Look
 from regard.models.device import on_device
 from regard.models.directory import Bundle
 from regard.recipe import Decoding, parse
@@ -26,9 +27,10 @@ class Answers(Generic[Result]):
 
     results: list[Result | None]
     problems: dict[int, str]
+    cuts: dict[int, str] = field(default_factory=dict)  # the key whose limit cut an output, by its index
 
     def map(self, function: Callable[[Result], Other]) -> "Answers[Other]":
-        return Answers([None if one is None else function(one) for one in self.results], self.problems)
+        return Answers([None if one is None else function(one) for one in self.results], self.problems, self.cuts)
 
     def all(self, what: str) -> list[Result]:
         if self.problems:
@@ -48,6 +50,18 @@ class Trained:
         self.model: Any = bundle.model.to(self.device).eval()
         self.fields, self.decoding = bundle.fields, bundle.decoding
         self.reading = bundle.reading  # how `align` reads the attention, unless it is told
+        self.config, self.path = bundle.config, bundle.path
+
+    def __repr__(self) -> str:
+        where = "" if self.path is None else f" from {self.path}"
+        columns = ", ".join(f"{name}: {self.holds(field)}" for name, field in self.fields.items())
+        size = sum(parameter.numel() for parameter in self.model.parameters())
+        parts = [f"  {name}: {told(section)}\n" for name, section in self.config.items() if isinstance(section, Mapping)]
+        kind = self.config.get("kind", type(self.model).__name__)
+        return f"{type(self).__name__}{where}: {kind}\n{''.join(parts)}  {columns}\n  {size:,} parameters on {self.device}"
+
+    def holds(self, field: Field) -> str:
+        return f"{field.tokenizer.kind} of {len(field.tokenizer):,}" if isinstance(field, Text) else field.shape.told
 
     @property
     def source(self) -> Tokenizer:
@@ -61,6 +75,10 @@ class Trained:
     def has_attention(self) -> bool:
         found: bool = self.model.has_attention
         return found
+
+    def look(self, text: str, output: str | None = None) -> Look:
+        """For models that write outputs, and have attention to look with."""
+        raise UserError(f"this model {self.does}; where it looked is shown by models that write outputs word by word")
 
     def settings(self, decoding: Decoding | None = None, **changes: Any) -> Decoding:
         """Those given, or the model's own, with some fields changed; a wrong one is refused as in a recipe."""
@@ -116,6 +134,14 @@ class Trained:
             return None
         words = without_end(pad_lists([offer.ids for offer in offers])[0])
         return Column(torch.from_numpy(words).to(self.device), size=extended_size(words, len(self.target)))
+
+
+def told(section: Mapping[str, Any]) -> str:
+    """A section of a model's configuration in one line: its kind, then its names and numbers."""
+    plain = ((key, value) for key, value in section.items() if isinstance(value, int | float | str) and key != "kind")
+    attention = section.get("attention")
+    looks = [f"attention {attention['score']}"] if isinstance(attention, Mapping) and "score" in attention else []
+    return ", ".join([str(section.get("kind", "")), *(f"{key}={value}" for key, value in plain if value), *looks])
 
 
 def batches(lengths: Sequence[int], budget: int, rows: Sequence[int]) -> Iterator[list[int]]:

@@ -1,16 +1,20 @@
 """How good a trained model is on a test set."""
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import chain, repeat
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from regard.data.fields import Field, Text
+from regard.data.lines import read_lines
 from regard.data.links import Links
 from regard.data.matching import as_faults, check_values
 from regard.data.readers import BadRows, read_rows
 from regard.decoding.load import can_give
-from regard.decoding.reading import Pair
-from regard.errors import UserError
-from regard.evaluation.metrics import METRICS, Score
+from regard.errors import DataError, UserError
+from regard.evaluation.intervals import with_interval
+from regard.evaluation.metrics import METRICS, Metric, Score
+from regard.evaluation.score import References
 from regard.recipe import Decoding, Pairs, choose
 
 LENGTHS = (5, 10, 15, 20, 30, 40, 60)  # source words, for scores by length
@@ -30,6 +34,39 @@ def read_test(files: Pairs, fields: Mapping[str, Field]) -> list[Any]:
     return found
 
 
+def read_references(files: Sequence[Path], rows: int) -> list[list[str]]:
+    """Further references of each row: line n of every file is one of row n, and an empty line none."""
+    return [[one for one in row if one.strip()] for row in zip(*(reference_lines(path, rows) for path in files), strict=True)]
+
+
+def reference_lines(path: Path, rows: int) -> list[str]:
+    blocks = list(read_lines(path))
+    for line, problem in chain.from_iterable(block.problems.items() for block in blocks):
+        raise DataError(f"{path}:{line}: {problem}")
+    found = [text for block in blocks for text in block.texts]
+    if len(found) != rows:
+        raise DataError(
+            f"{path}: {len(found)} lines of references for {rows} rows; give each row a line (an empty one for none)"
+        )
+    return found
+
+
+Inputs = list[tuple[str, list[str]]]  # what a model is asked, and all that is right
+
+
+def inputs_of(pairs: Sequence[Any], references: Sequence[Sequence[str]] = (), same_source: bool = False) -> Inputs:
+    """Each row with its target and further references; of the same source, if asked for, one input with the targets of all."""
+    if references and len(references) != len(pairs):
+        raise UserError(f"further references of {len(references)} rows, for {len(pairs)} rows; give [] for a row without any")
+    rows = [(row[0], [row[-1], *more]) for row, more in zip(pairs, references or repeat(()), strict=False)]
+    if not same_source:
+        return rows
+    found = dict[str, dict[str, None]]()
+    for source, right in rows:
+        found.setdefault(source, {}).update(dict.fromkeys(right))
+    return [(source, list(right)) for source, right in found.items()]
+
+
 class Question(NamedTuple):
     """What a model is judged on."""
 
@@ -37,6 +74,8 @@ class Question(NamedTuple):
     pairs: Sequence[Any]  # rows: a value for each column, of which the last is the truth
     gold: Sequence[Links] | None = None  # the true alignments of the pairs
     decoding: Decoding | None = None
+    further: Sequence[Sequence[str]] = ()  # references of each row beside the last of its values
+    same_source: bool = False  # whether rows of the same source are one input, and the targets of all are right
 
     @property
     def sources(self) -> list[str]:
@@ -56,10 +95,14 @@ Evidence = tuple[Sequence[Any], Sequence[Any]]  # what the model gave, and what 
 
 
 def outputs_of(question: Question) -> Evidence:
-    """What it writes; a source that is too long has an empty output, which counts."""
-    trained = question.trained
-    found = trained.answer(question.sources, trained.settings(question.decoding)).results
-    return [hypotheses[0].text if hypotheses else "" for hypotheses in found], question.references
+    """What it writes; a source that is too long has an empty output, which counts. References are texts where each input has
+    one, and lists of texts where some have several."""
+    trained, inputs = question.trained, inputs_of(question.pairs, question.further, question.same_source)
+    found = trained.answer([source for source, _ in inputs], trained.settings(question.decoding)).results
+    right: References = [several for _, several in inputs]
+    if all(len(several) == 1 for several in right):
+        right = [several[0] for several in right]
+    return [hypotheses[0].text if hypotheses else "" for hypotheses in found], right
 
 
 def likelihood_of(question: Question) -> Evidence:
@@ -95,37 +138,64 @@ SOURCES: dict[str, Callable[[Question], Evidence]] = {
 }
 
 
-def measure(question: Question, names: Sequence[str]) -> tuple[dict[str, Score], dict[str, Evidence]]:
-    """Scores by these metrics, and what they judge. What several of them need is asked of the model once."""
-    metrics = {name: choose(METRICS, name, "metric") for name in names}
+def evidence_of(question: Question, metrics: Mapping[str, Metric]) -> dict[str, Evidence]:
+    """What several of them need is asked of the model once."""
     needed = dict.fromkeys(metric.needs for metric in metrics.values())
-    evidence = {needs: choose(SOURCES, needs, "need of a metric")(question) for needs in needed}
+    return {needs: choose(SOURCES, needs, "need of a metric")(question) for needs in needed}
+
+
+def measure(question: Question, names: Sequence[str]) -> tuple[dict[str, Score], dict[str, Evidence]]:
+    """Scores by these metrics, and what they judge."""
+    metrics = {name: choose(METRICS, name, "metric") for name in names}
+    evidence = evidence_of(question, metrics)
     return {name: metric(*evidence[metric.needs]) for name, metric in metrics.items()}, evidence
 
 
 def evaluate(
-    trained: Any, pairs: Sequence[Any], gold: Sequence[Links] | None = None, decoding: Decoding | None = None
+    trained: Any,
+    pairs: Sequence[Any],
+    gold: Sequence[Links] | None = None,
+    decoding: Decoding | None = None,
+    references: Sequence[Sequence[str]] = (),
+    same_source: bool = False,
+    names: Sequence[str] = (),
 ) -> tuple[list[Score], list[str]]:
-    """Every metric that applies, and the outputs they judge."""
+    """The usual metrics that apply, or those named, with their intervals; and the outputs they judge, one for each input."""
     if gold is not None and len(gold) != len(pairs):
         raise UserError(f"{len(gold)} lines of gold alignments for {len(pairs)} pairs")
-    known = {need for need in SOURCES if can_give(type(trained), need)}
-    known -= set() if gold is not None and trained.has_attention else {"links"}
-    names = [name for name, metric in METRICS.items() if metric.needs in known]
-    scores, evidence = measure(Question(trained, pairs, gold, decoding), names)
-    outputs = evidence["outputs"][0] if "outputs" in known else [" ".join(one) for one in evidence.get("labels", ((), ()))[0]]
-    return list(scores.values()), list(outputs)
+    known = applicable(trained, gold is not None)
+    usual = [name for name, metric in known.items() if metric.usual]
+    metrics = {name: named_metric(name, known) for name in dict.fromkeys(names or usual)}
+    evidence = evidence_of(Question(trained, pairs, gold, decoding, references, same_source), metrics)
+    outputs = (
+        evidence["outputs"][0] if "outputs" in evidence else [" ".join(one) for one in evidence.get("labels", ((), ()))[0]]
+    )
+    return [with_interval(metric, *evidence[metric.needs]) for metric in metrics.values()], list(outputs)
 
 
-def by_length(pairs: Sequence[Pair], outputs: Sequence[str], metric: str = "bleu") -> list[tuple[str, int, Score]]:
+def applicable(trained: Any, gold: bool = False) -> dict[str, Metric]:
+    """The metrics whose needs this model can give; alignments are judged only beside true ones."""
+    known = {need for need in SOURCES if can_give(type(trained), need)} - {"links"}
+    known |= {"links"} if gold and can_give(type(trained), "links") and trained.has_attention else set()
+    return {name: metric for name, metric in METRICS.items() if metric.needs in known}
+
+
+def named_metric(name: str, known: Mapping[str, Metric]) -> Metric:
+    metric = choose(METRICS, name, "metric")
+    if name not in known:
+        raise UserError(f"the metric {name} needs what this model or this test set does not give ({metric.needs})")
+    return metric
+
+
+def by_length(inputs: Sequence[Any], outputs: Sequence[str], metric: str = "bleu") -> list[tuple[str, int, Score]]:
     """The score of the outputs for sources of like length (in words), as the figures of Bahdanau and Luong show it."""
     groups: dict[int, list[int]] = {}
-    for row, (source, _) in enumerate(pairs):
+    for row, (source, _) in enumerate(inputs):
         words = len(source.split())
         groups.setdefault(next((end for end in LENGTHS if words <= end), 0), []).append(row)
     results = []
     for end in [*LENGTHS, 0]:
         if rows := groups.get(end):
-            score = choose(METRICS, metric, "metric")([outputs[row] for row in rows], [pairs[row][1] for row in rows])
+            score = choose(METRICS, metric, "metric")([outputs[row] for row in rows], [inputs[row][1] for row in rows])
             results.append((f"up to {end} words" if end else f"over {LENGTHS[-1]} words", len(rows), score))
     return results

@@ -22,7 +22,7 @@ from regard.overrides import flatten, override
 from regard.recipe import Pairs, Recipe, parse
 from regard.run import prepare, train, with_corpus
 from regard.training.distributed import Group
-from regard.training.feed import StoreFeed
+from regard.training.feed import feed_of
 from regard.training.loop import Trainer
 
 PARTS: dict[str, Mapping[str, object]] = {"score": SCORES, "scope": SCOPES, "selection": SELECTIONS}
@@ -64,7 +64,7 @@ def pace(recipe: Recipe, run: Path) -> dict[str, Any]:
     """Target tokens a second of whole updates, and the memory they take."""
     device, prepared = choose_device(recipe.training.device), prepare(recipe, run, lambda _: None)
     model = build(configure(recipe.model), *prepared.shapes).to(device)
-    feed = StoreFeed(prepared.store, prepared.plan, model.writes)
+    feed = feed_of(prepared.store, prepared.plan, model.writes, recipe.training)
     trainer = Trainer(model, feed, recipe.training, None, Group(0, 1, device), dict)
     update(trainer, range(TIMED))
     memory = peak(trainer, device)
@@ -82,7 +82,7 @@ def update(trainer: Trainer, steps: range) -> int:
     for step in steps:
         rows = trainer.feed.rows(step)
         tokens = trainer.feed.tokens(rows)
-        trainer.backward(rows, tokens)
+        trainer.backward(rows, tokens, step)
         nn.utils.clip_grad_norm_(trainer.model.parameters(), trainer.clip)
         trainer.optimizer.step()
         trainer.optimizer.zero_grad(set_to_none=True)
@@ -96,7 +96,7 @@ def peak(trainer: Trainer, device: torch.device) -> int:
         torch.cuda.reset_peak_memory_stats()
         update(trainer, range(TIMED))
         return int(torch.cuda.max_memory_allocated() / 2**20)
-    batches = [trainer.batch(trainer.feed.rows(step)) for step in range(4)]
+    batches = [trainer.batch(trainer.feed.rows(step), step) for step in range(4)]
     return max(kept(lambda batch=batch: trainer.objective(batch)) for batch in batches) // 2**20  # type: ignore[misc]
 
 

@@ -85,5 +85,5 @@ class WindowFeed:
     def tokens(self, rows: Integers) -> int:
         return max(1, asked(self.window))
 
-    def batch(self, rows: Integers) -> Batch:
+    def batch(self, rows: Integers, step: int) -> Batch:
         return self.window

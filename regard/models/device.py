@@ -1,6 +1,7 @@
 """Where a model lives, and the way of a batch to it."""
 
 import functools
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -24,6 +25,11 @@ def choose_device(name: str, local_rank: int = 0) -> torch.device:
         return torch.device("cpu")
     torch.backends.cudnn.allow_tf32 = False  # float32 means float32: cuDNN's scans would round their inputs to 10 bits
     return torch.device("cuda", local_rank % torch.cuda.device_count())
+
+
+def make_deterministic() -> None:
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    torch.use_deterministic_algorithms(True)
 
 
 def on_device(batch: Batch, device: torch.device) -> Batch:

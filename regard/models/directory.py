@@ -5,7 +5,7 @@ import shutil
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from safetensors.torch import save
 from torch import Tensor
@@ -18,6 +18,7 @@ from regard.models import Model
 from regard.models.stored import CONFIG, FORMAT, WEIGHTS, StoredConfig, StoredShape, build_stored, finite_weights, read_stored
 from regard.models.stored import Reading as Reading
 from regard.models.stored import read_config as read_config
+from regard.models.unfinished import load_unfinished
 from regard.recipe import Decoding, Recipe, to_yaml
 
 
@@ -28,6 +29,9 @@ class Bundle(NamedTuple):
     fields: Mapping[str, Field]
     decoding: Decoding
     reading: Reading = Reading()
+    note: str = ""  # what people are told when it is loaded
+    config: Mapping[str, Any] = {}  # the `model` section of its recipe
+    path: Path | None = None  # where it was loaded from
 
 
 def save_model(
@@ -72,32 +76,52 @@ def store_reading(path: Path, reading: Reading) -> None:
 
 def find_model(path: Path) -> Path:
     """A model directory, or the one inside a run."""
-    for _ in range(2):
-        for candidate in (path, path / "model"):
-            if (candidate / CONFIG).is_file():
-                return candidate
-        put_back(path)
+    if (found := model_in(path)) is not None:
+        return found
     if (path / "checkpoints").is_dir():
         raise UserError(f"{path}: the run has no model yet; finish it with `regard train --run {path} --resume`")
     raise UserError(f"{path}: neither a run nor a model directory (no config.json in it)")
 
 
+def model_in(path: Path) -> Path | None:
+    for _ in range(2):
+        for candidate in (path, path / "model"):
+            if (candidate / CONFIG).is_file():
+                return candidate
+        put_back(path)
+    return None
+
+
 def put_back(path: Path) -> None:
-    """A process that was killed while it replaced a model (`regard align --choose`) left the old one under another name."""
+    """A process that was killed while it replaced a model (`regard align --choose`) left the old one under another name.
+    Nothing else is touched: a trainer on another machine may be writing here."""
     for folder in (path, path.absolute().parent):
-        with suppress(OSError):
-            sweep(folder)
+        if any(folder.glob(".tmp-*~*")):
+            with suppress(OSError):
+                sweep(folder)
 
 
 def load_model(path: Path) -> Bundle:
-    """Verify every byte, compare the parts, then build. Nothing in the directory is executed."""
+    """Verify every byte, compare the parts, then build. Nothing in the directory is executed. Of a run without a model yet,
+    the best weights so far."""
+    if model_in(path) is None and (found := load_unfinished(path)) is not None:
+        config = found.stored.config
+        return Bundle(
+            found.model.eval(),
+            found.stored.fields,
+            config.decoding,
+            config.reading,
+            f"{path}: {found.note}",
+            config.model,
+            path,
+        )
     directory = find_model(path)
     verify(directory)
     stored = read_stored(directory)
     with advised(stored.config.imports):
         model = build_stored(stored, directory)
     model.load_state_dict(finite_weights(directory / WEIGHTS))
-    return Bundle(model.eval(), stored.fields, stored.config.decoding, stored.config.reading)
+    return Bundle(model.eval(), stored.fields, stored.config.decoding, stored.config.reading, "", stored.config.model, path)
 
 
 def check_model(directory: Path) -> None:

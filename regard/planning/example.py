@@ -7,6 +7,7 @@ import numpy as np
 
 from regard.data.batching import Batch, Column
 from regard.data.fields import FIELDS, Shape, configure_fields
+from regard.data.tokenizers import size_of
 from regard.errors import UserError
 from regard.models import MODELS, ModelConfig
 from regard.recipe import Data
@@ -33,7 +34,7 @@ def shapes_of(data: Data, config: ModelConfig) -> dict[str, Shape]:
 
 def shape_of(name: str, field: Any) -> Shape:
     tokenizer = getattr(field, "tokenizer", None)
-    shape = FIELDS[field.kind].outline(field) if tokenizer is None else Shape(field.kind, (tokenizer.size,))
+    shape = FIELDS[field.kind].outline(field) if tokenizer is None else Shape(field.kind, (size_of(tokenizer),))
     if 0 in shape.sizes:
         raise UserError(
             f"a plan reads no data, and nothing else says how large the column {name!r} of kind `{shape.kind}` is: set "

@@ -48,7 +48,8 @@ def as_fields_say(fields: Mapping[str, Any], read: str, written: str, source: in
 
 def sampled(data: Data, fields: Mapping[str, Any], read: str, written: str) -> Measured:
     """The mean of texts; other columns are as long as usual."""
-    kinds = {name: fields[name].tokenizer.kind for name in (read, written) if hasattr(fields[name], "tokenizer")}
+    cut = {name: fields[name].tokenizer for name in (read, written) if hasattr(fields[name], "tokenizer")}
+    kinds = {name: tokenizer.kind if tokenizer.file is None else tokenizer.file.name for name, tokenizer in cut.items()}
     rows = sample(data, list(kinds))
     if not rows:
         return Measured(USUAL, "a usual sentence, for the recipe names no data that can be read")

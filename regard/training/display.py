@@ -10,6 +10,8 @@ from typing import IO, Any, cast
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+WARM, SEEN = 2, 20  # steps that are not timed; steps that tell how long the others take
+
 
 class Log:
     """Standard error for as long as somebody reads it: a run goes on without its log."""
@@ -53,6 +55,7 @@ class Display:
     def __init__(self, updates: int, step: int, events: Path | None, talk: bool) -> None:
         self.updates, self.talk, self.console = updates, talk, Console(file=cast(IO[str], Log()))
         self.clock, self.tokens = time.monotonic(), 0
+        self.began, self.first, self.warm, self.timed = self.clock, step, False, False
         self.writer: Any = tensorboard(events) if events is not None else None
         self.bar = bar(self.console) if talk and updates and Log().isatty() else None
         if self.bar is not None:
@@ -63,10 +66,32 @@ class Display:
         if self.talk:
             self.console.print(text, highlight=False, markup=False, soft_wrap=True)
 
-    def advance(self, step: int, tokens: int) -> None:
+    def advance(self, step: int, tokens: int, validate_every: int = 0) -> None:
         self.tokens += tokens
+        self.tell_time(step, validate_every)
         if self.bar is not None:
             self.bar.update(self.task, completed=step)
+
+    def tell_time(self, step: int, validate_every: int) -> None:
+        """Once, when the first steps have shown how long one takes: the first ones are slower than those that follow."""
+        done, took = step - self.first, time.monotonic() - self.began
+        if not self.warm and done == WARM:
+            self.began, self.first, self.warm = time.monotonic(), step, True
+        elif not self.timed and done >= SEEN and took > 2:
+            self.timed = True
+            each = took / done
+            first = (
+                f"; a first model after {spoken((validate_every - step) * each)}"
+                if step < validate_every < self.updates
+                else ""
+            )
+            self.say(f"{self.updates - step:,} updates to go: about {spoken((self.updates - step) * each)}{first}")
+
+    def left(self, step: int) -> str:
+        """Elapsed and still to go, for lines that have no bar."""
+        took = time.monotonic() - self.began
+        each = took / max(step - self.first, 1)
+        return f"{spoken(took)} done, {spoken((self.updates - step) * each)} to go"
 
     def trained(self, step: int, loss: float, rate: float, parts: Mapping[str, float]) -> None:
         """One journal row's worth of training; `parts` of what is minimised beside the loss."""
@@ -78,7 +103,7 @@ class Display:
         if self.bar is not None:
             self.bar.update(self.task, facts=facts)
         else:
-            self.say(f"step {step}/{self.updates}  {facts}")
+            self.say(f"step {step}/{self.updates}  {facts}  {self.left(step)}")
         scalars = {f"train/{name}": value for name, value in losses.items()}
         self.record(step, {**scalars, "lr": rate, "train/tokens_per_second": speed})
 
@@ -87,6 +112,9 @@ class Display:
         self.say(f"step {step}/{self.updates}  valid  {facts}{'  (best)' if best else ''}")
         self.record(step, {f"valid/{name}": value for name, value in scores.items()})
         self.clock, self.tokens = time.monotonic(), 0
+
+    def stopped(self, step: int, best: int, waited: int) -> None:
+        self.say(f"stopped at step {step}: {waited} validations brought nothing better than step {best} (training.patience)")
 
     def record(self, step: int, scalars: dict[str, float]) -> None:
         if self.writer is not None:
@@ -98,6 +126,17 @@ class Display:
             self.bar.stop()
         if self.writer is not None:
             self.writer.close()
+
+
+def print_warning(text: str) -> None:
+    Display(0, 0, None, True).say(f"warning: {text}")
+
+
+def spoken(seconds: float) -> str:
+    seconds = max(seconds, 0)
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 def bar(console: Console) -> Progress:

@@ -1,11 +1,16 @@
 """Where training gets its batches."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from regard.data.batching import Batch, Integers, collate
+from regard.data.made_up_stems import MadeUpStems
 from regard.data.plan import BatchPlan
 from regard.data.store import Store
+from regard.data.unknown_words import hide_words
+from regard.recipe import Training
+
+Change = Callable[[Batch, int], Batch]  # of a batch at a step
 
 
 @runtime_checkable
@@ -17,7 +22,7 @@ class Feed(Protocol):
 
     def tokens(self, rows: Integers) -> int: ...
 
-    def batch(self, rows: Integers) -> Batch:
+    def batch(self, rows: Integers, step: int) -> Batch:
         """Of arrays; all rows of a step, or some of them."""
 
 
@@ -27,6 +32,7 @@ class StoreFeed(NamedTuple):
     store: Store
     plan: BatchPlan
     writes: str  # the column that the loss is about
+    changes: Sequence[Change] = ()  # of what a batch shows, from one pass over the rows to the next
 
     def rows(self, step: int) -> Integers:
         return self.plan.batch(step)
@@ -34,8 +40,19 @@ class StoreFeed(NamedTuple):
     def tokens(self, rows: Integers) -> int:
         return self.store.positions(self.writes, rows)
 
-    def batch(self, rows: Integers) -> Batch:
-        return collate(self.store, rows)
+    def batch(self, rows: Integers, step: int) -> Batch:
+        batch = collate(self.store, rows)
+        for change in self.changes:
+            batch = change(batch, step)
+        return batch
+
+
+def feed_of(store: Store, plan: BatchPlan, writes: str, training: Training) -> StoreFeed:
+    """With made-up stems first, so that their letters can be hidden too."""
+    changes: list[Change] = [MadeUpStems(store, training.made_up_stems, plan.seed)] if training.made_up_stems else []
+    if training.unknown_words:
+        changes.append(lambda batch, step: hide_words(batch, training.unknown_words, plan.seed, step))
+    return StoreFeed(store, plan, writes, changes)
 
 
 class Piece(NamedTuple):

@@ -1,7 +1,6 @@
 """The training loop, top to bottom."""
 
 import math
-import os
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
@@ -17,8 +16,9 @@ from regard.data.sealed import sweep
 from regard.models import Model
 from regard.models.device import autocast, on_device
 from regard.recipe import Training
+from regard.training.callbacks import NOBODY, Callback, Callbacks, wants_to_stop
 from regard.training.checkpoint import Best, Checkpoints, Progress, restore, save_weights, whole_weights
-from regard.training.display import Display
+from regard.training.display import Display, print_warning
 from regard.training.distributed import Group
 from regard.training.expected import ExpectedReward, Propose
 from regard.training.feed import Feed, pieces_of
@@ -49,11 +49,11 @@ class Trainer:
     def __init__(
         self, model: Model, feed: Feed, training: Training, directory: Path | None,
         group: Group, validate: Validate, propose: Propose | None = None, identity: Mapping[str, Any] | None = None,
-        rank: Rank = by_loss,
+        rank: Rank = by_loss, callbacks: Callbacks = NOBODY,
     ) -> None:  # fmt: skip
         self.model, self.feed, self.training = model, feed, training
         self.directory, self.group, self.identity = directory, group, dict(identity or {})
-        self.validate, self.rank = validate, rank
+        self.validate, self.rank, self.callbacks = validate, rank, callbacks
         self.checkpoints = None if directory is None else Checkpoints(directory / "checkpoints", print_warning)
         parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
         self.optimizer = torch.optim.AdamW(
@@ -77,10 +77,8 @@ class Trainer:
         training, first = self.training, self.group.first
         kept = self.directory if first else None
         self.journal = None if kept is None else Journal(kept / "journal.jsonl", progress.journal)
-        if self.journal is not None and self.journal.lost:
-            print_warning(
-                f"{self.journal.path}: {self.journal.lost:,} bytes of what happened before step {progress.step} are lost"
-            )
+        if self.journal is not None and (lost := self.journal.lost):
+            print_warning(f"{self.journal.path}: {lost:,} bytes of what happened before step {progress.step} are lost")
         self.display = Display(training.updates, progress.step, None if kept is None else kept / "events", talk and first)
         if changed:
             self.note(step=progress.step, changed=changed)
@@ -102,7 +100,7 @@ class Trainer:
                 if progress.step % training.log_every == 0:
                     self.log(progress)
                 last = progress.step == training.updates
-                if progress.step % training.validate_every == 0 or last:
+                if progress.step % training.validate_every == 0 or last or progress.finished:
                     self.judge(progress)
                 signal = 0 if last or progress.finished else self.group.largest(interruption.signal or 0)
                 if progress.step % training.save_every == 0 or last or progress.finished or signal:
@@ -139,13 +137,14 @@ class Trainer:
 
     def update(self, progress: Progress) -> None:
         """One step of the optimizer on one batch of the plan, computed in pieces by all processes."""
-        rows = self.feed.rows(progress.step - 1)
+        step = progress.step - 1  # from 0
+        rows = self.feed.rows(step)
         tokens = self.feed.tokens(rows)
         self.draw_from(self.seed_of(progress.step))
         self.objective.train()
         for group in self.optimizer.param_groups:
             group["lr"] = self.rate(progress)
-        loss = self.backward(rows, tokens)
+        loss = self.backward(rows, tokens, step)
         progress.window_tokens += tokens
         if self.watch is None:
             norm = nn.utils.clip_grad_norm_(self.model.parameters(), self.clip)
@@ -156,7 +155,7 @@ class Trainer:
             self.window += torch.where(finite, loss[1:] * tokens, 0.0)
             self.settle(progress)
         self.optimizer.zero_grad(set_to_none=True)
-        self.display.advance(progress.step, tokens)
+        self.display.advance(progress.step, tokens, self.training.validate_every)
 
     def step_or_skip(self, progress: Progress, rows: Integers, tokens: int, loss: Tensor, norm: Tensor) -> None:
         finite = bool(torch.isfinite(norm))
@@ -193,26 +192,26 @@ class Trainer:
         share = SCHEDULES[self.training.schedule](progress.step, self.training.warmup, self.training.updates)
         return self.training.learning_rate * share * progress.peak
 
-    def backward(self, rows: Integers, tokens: int) -> Tensor:
+    def backward(self, rows: Integers, tokens: int, step: int) -> Tensor:
         """Gradients of the mean loss a token over the whole batch; returns this process's share of the loss and its parts."""
         number = self.training.accumulate
         pieces = pieces_of(rows, number * self.group.world)[self.group.rank * number : (self.group.rank + 1) * number]
         if self.replay is not None:
-            return torch.stack([self.replay(self.feed.batch(one.rows), one.weight / tokens) for one in pieces]).sum(0)
+            return torch.stack([self.replay(self.feed.batch(one.rows, step), one.weight / tokens) for one in pieces]).sum(0)
         total = torch.zeros(1 + len(self.names), dtype=torch.float64, device=self.group.device)
         for index, piece in enumerate(pieces):
             last = index == len(pieces) - 1
             quiet = nullcontext() if last or self.group.world == 1 else self.objective.no_sync()  # type: ignore[operator]
             with quiet:
                 with autocast(self.group.device, self.training.precision):
-                    loss = self.objective(self.batch(piece.rows))
+                    loss = self.objective(self.batch(piece.rows, step))
                 # DistributedDataParallel takes the mean over processes, and we want the sum
                 (loss.total * (piece.weight / tokens) * self.group.world).backward()
             total += in_a_row(loss).detach() * (piece.weight / tokens)
         return total
 
-    def batch(self, rows: Integers) -> Batch:
-        return on_device(self.feed.batch(rows), self.group.device)
+    def batch(self, rows: Integers, step: int) -> Batch:
+        return on_device(self.feed.batch(rows, step), self.group.device)
 
     def skip(self, progress: Progress, step: int, rows: Integers, what: str) -> None:
         """Nothing that is not finite reaches the weights: the step is left out, counted and named."""
@@ -235,10 +234,12 @@ class Trainer:
         rate, tokens = self.rate(progress), max(progress.window_tokens, 1)
         loss, *others = (total / tokens for total in self.group.sum(self.window.clone()).tolist())
         parts = dict(zip(self.names[1:], others, strict=True))
-        self.note(step=progress.step, loss=loss, lr=rate, tokens=progress.window_tokens, **parts)
+        row = {"loss": loss, "lr": rate, "tokens": progress.window_tokens, **parts}
+        self.note(step=progress.step, **row)
         self.display.trained(progress.step, loss, rate, parts)
         self.window.zero_()
         progress.window_tokens = 0
+        self.tell(self.callbacks.on_step, progress, row)
 
     def judge(self, progress: Progress) -> None:
         """Validate; keep the weights if they are among the best; decide whether to go on."""
@@ -253,11 +254,19 @@ class Trainer:
             progress.peak /= 2
         ranking = sorted([*progress.best, found], key=lambda one: one.rank, reverse=True)  # of equals, the first stays first
         progress.best = ranking[: self.training.average]
-        progress.finished = self.out_of_patience(progress)
+        progress.finished = progress.finished or self.out_of_patience(progress)
         self.note(step=progress.step, **{f"valid_{name}": value for name, value in scores.items()})
         self.display.validated(progress.step, scores, best)
+        if self.out_of_patience(progress):
+            self.display.stopped(progress.step, progress.best[0].step, progress.waited)
         if self.directory is not None and self.group.first and found in progress.best:
             save_weights(self.directory / "best", self.model, progress.step)
+        self.tell(self.callbacks.on_validation, progress, scores)
+
+    def tell(self, callback: Callback | None, progress: Progress, row: Mapping[str, Any]) -> None:
+        if callback is not None and self.group.share(lambda: wants_to_stop(callback, progress.step, row)):
+            progress.finished = True
+            self.display.say(f"a callback ends the training at step {progress.step}")
 
     def save(self, progress: Progress) -> None:
         if self.directory is None or self.checkpoints is None:
@@ -287,12 +296,3 @@ class Trainer:
         self.display.close()
         if self.journal is not None:
             self.journal.close()
-
-
-def make_deterministic() -> None:
-    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-    torch.use_deterministic_algorithms(True)
-
-
-def print_warning(text: str) -> None:
-    Display(0, 0, None, True).say(f"warning: {text}")

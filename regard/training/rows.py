@@ -10,7 +10,7 @@ from regard.data import store as stores
 from regard.data.faults import ADVICE, BadRows, Fault
 from regard.data.fields import Field, Text
 from regard.data.matching import as_faults, check_values
-from regard.data.readers import Rows, read_rows, taken_as_data
+from regard.data.readers import Rows, notes, read_rows
 from regard.data.store import Store
 from regard.errors import UserError
 from regard.models.limits import Limits
@@ -37,8 +37,8 @@ def split(
     """Rows to train on, and rows to validate on: from files, or held out of the training rows."""
     assert data.train is not None
     for pairs in (data.train, data.valid):
-        if pairs is not None and (warning := taken_as_data(pairs)):
-            say(f"warning: {warning}")
+        for note in notes(pairs) if pairs is not None else ():
+            say(f"note: {note}")
     fit = fitting(data, store, limits, directory, say)
     if data.valid is not None:
         rows, valid = np.flatnonzero(fit), read_valid(data, limits, fields, directory, say)
@@ -46,7 +46,7 @@ def split(
         columns = " and ".join(f"data.valid.{name}" for name in fields)
         raise UserError(f"one training row leaves none to validate on; give {columns}")
     else:
-        aside = stores.held_out(len(store), data.held_out, seed)
+        aside = stores.held_out(store.lines, data.held_out, seed)
         rows, valid = (
             np.flatnonzero(~aside & fit),
             stores.texts_of(store, data.train, fields, np.flatnonzero(aside & fit).tolist()),

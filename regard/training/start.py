@@ -8,6 +8,8 @@ from torch import nn
 
 from regard.data.fields import Field, Text
 from regard.data.sealed import verify
+from regard.data.tokenizer_files import TokenizerFile
+from regard.data.tokenizers import fitter_of
 from regard.errors import UserError
 from regard.models import configure
 from regard.models.directory import find_model, read_config
@@ -23,7 +25,9 @@ def fields_of(path: Path, wanted: Section) -> dict[str, Field]:
     verify(directory)
     fields = read_stored(directory).fields
     first = next((field.tokenizer for field in fields.values() if isinstance(field, Text)), None)
-    for key in ("kind", "lowercase") if first is not None else ():
+    if first is not None and wanted.file is not None and first.digest != fitter_of(wanted).finish().digest:
+        raise UserError(f"{path}: its tokenizer is not that of {wanted.file}; set data.tokenizer.file=null")
+    for key in ("lowercase",) if isinstance(first, TokenizerFile) else ("kind", "lowercase") if first is not None else ():
         if (theirs := getattr(first, key)) != (ours := getattr(wanted, key)):
             raise UserError(f"{path}: its tokenizer has {key}={theirs}; set data.tokenizer.{key}={theirs}, not {ours}")
     return fields

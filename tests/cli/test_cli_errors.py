@@ -10,6 +10,10 @@ from regard.errors import UserError
     ("words", "message"),
     [
         (["deemo"], "unknown recipe 'deemo' (and no .yaml file); did you mean 'demo'?"),
+        (["vaswani2017"], "did you mean 'vaswani2017-small' or 'vaswani2017-base' or 'vaswani2017-big'?"),
+        (["Bahdanau"], "did you mean 'bahdanau2015-small' or 'bahdanau2015'?"),
+        (["demo", "model.encoder.cell=GRU"], "model.encoder.cell: unknown cell 'GRU'; did you mean 'gru'?"),
+        (["."], ".: a directory without recipe.yaml; name a recipe, a .yaml file, a run or a model directory"),
         (["zzz"], "choose from bahdanau2015, bahdanau2015-small, bytenet2016,"),
         (["demo", "training.updatess=3"], "unknown key 'training.updatess'; did you mean 'updates'?"),
         (["demo", "trainin.updates=3"], "unknown key 'trainin'; did you mean 'training'?"),
@@ -27,7 +31,7 @@ from regard.errors import UserError
         (["--source", "nowhere.txt", "--target", "nowhere.txt"], "nowhere.txt: cannot be read: No such file"),
         (["--source", "nowhere.txt"], "name either `source` and `target`"),
         (["demo", "--target", "nowhere.txt"], "data.train names no `source`, which the model needs: data.train.source=FILE"),
-        (["--pairs", "nowhere.txt"], "nowhere.txt: unknown kind '.txt'"),
+        (["--pairs", "nowhere.txt"], "nowhere.txt: cannot be read: No such file"),
         (["demo", "data.corpus.name=latn"], "unknown corpus 'latn'; did you mean 'latin'?"),
         (["bahdanau2015-small"], "the recipe names no data: give --source and --target"),
     ],
@@ -109,7 +113,7 @@ def test_a_model_without_attention_has_nothing_to_show(blind, tmp_path):
 def test_other_verbs(trained, corpus, tmp_path):
     assert refused("corpora", "latn", "--out", tmp_path) == "unknown corpus 'latn'; did you mean 'latin'?"
     assert "--out DIR" in refused("corpora", "latin")
-    assert refused("recipes", "deemo") == "unknown recipe 'deemo'; did you mean 'demo'?"
+    assert refused("recipes", "deemo") == "unknown recipe 'deemo' (and no .yaml file); did you mean 'demo'?"
     assert "--html takes many" in refused("look", trained, "a", "b", "--png", tmp_path / "a.png")
     assert "--alignment goes with" in refused("evaluate", trained, "--alignment", corpus / "short.align")
     assert "name either `source` and `target`" in refused("evaluate", trained, "--source", corpus / "short.source")

@@ -2,11 +2,17 @@
 
 import json
 import re
+import shutil
 from xml.etree import ElementTree
 
 import pytest
 import sacrebleu
 from calling import refused, regard
+
+TINY = [
+    "data.tokenizer.kind=word", "data.batch_tokens=256", "training.updates=4", "model.encoder.embedding_size=8",
+    "model.encoder.hidden_size=8", "model.decoder.embedding_size=8", "model.decoder.hidden_size=8",
+]  # fmt: skip
 
 
 def as_json(*words):
@@ -33,10 +39,26 @@ def test_the_table_says_what_the_json_says(trained, report):
         wanted = dict(report[name])
         assert int(pairs) == wanted.pop("pairs")
         assert all(signature in table for signature in wanted.pop("signatures"))
+        intervals = wanted.pop("intervals")
+        assert intervals.keys() == wanted.keys() - {"by_length"}
         wanted |= {label: score for label, _, score in wanted.pop("by_length")}
         assert len(table.strip().split("\n")) == len(wanted)
         for label, value in wanted.items():
-            assert re.search(rf"^  {re.escape(label)} +{value:.3f}( |$)", table, flags=re.MULTILINE)
+            between = rf" \[{', '.join(map(rounded, intervals[label]))}\]" if label in intervals else ""
+            assert re.search(rf"^  {re.escape(label)} +{rounded(value)}{between}( |$)", table, flags=re.MULTILINE)
+
+
+def rounded(value):
+    return f"{value:.1f}" if value >= 10 else f"{value:.3f}"
+
+
+def test_a_score_lies_in_its_interval(report):
+    for result in report.values():
+        for name, (low, high) in result["intervals"].items():
+            assert low <= result[name] + 1e-9
+            assert result[name] <= high + 1e-9
+    low, high = report["long"]["intervals"]["BLEU"]
+    assert high > low + 1
 
 
 def test_test_sets_of_the_recipe_equal_files_given(trained, corpus, report):
@@ -84,8 +106,118 @@ def test_gold_of_another_length_is_refused(trained, corpus):
     assert told == "20 lines of gold alignments for 40 pairs"
 
 
-def test_a_run_without_test_sets_asks_for_files(blind):
-    assert "names no test sets; give --source and --target" in refused("evaluate", blind)
+def test_a_run_without_test_sets_is_scored_on_its_validation_files(blind, corpus):
+    result = regard("evaluate", blind, "--json")
+    assert result.code == 0
+    assert json.loads(result.out) == {"valid": as_json(blind, *files(corpus, "short"))["test"]}
+    assert "names no test sets; these are the rows it was validated on, of" in result.err
+    assert str(corpus / "short.source") in result.err
+
+
+@pytest.fixture(scope="module")
+def holding(corpus, tmp_path_factory):
+    """A run that held rows out of its own."""
+    folder = tmp_path_factory.mktemp("runs") / "holding"
+    train = ["--source", corpus / "train.source", "--target", corpus / "train.target"]
+    assert regard("train", "sutskever2014-small", *train, "--run", folder, "--quiet", *TINY) == (0, "", "")
+    return folder
+
+
+def test_a_run_on_own_files_is_scored_on_the_rows_that_it_held_out(holding, corpus, tmp_path):
+    result = regard("evaluate", holding, "--json", "--output", tmp_path / "out")
+    rows = [json.loads(line) for line in (holding / "valid.jsonl").read_text("utf-8").splitlines()]
+    texts = {name: (corpus / f"train.{name}").read_text("utf-8").splitlines() for name in ("source", "target")}
+    assert {(row["source"], row["target"]) for row in rows} <= set(zip(*texts.values(), strict=True))
+    assert 1 <= len(rows) < 400 / 2
+    assert json.loads(result.out)["held-out"]["pairs"] == len(rows)
+    assert f"these are the rows that training held out of its own ({holding / 'valid.jsonl'})" in result.err
+    journal = [json.loads(line) for line in (holding / "journal.jsonl").read_text().splitlines()]
+    last = [row["valid_loss"] for row in journal if "valid_loss" in row][-1]
+    assert json.loads(result.out)["held-out"]["loss"] == pytest.approx(last, rel=1e-4)  # the same rows, the same model
+    assert len((tmp_path / "out").read_text("utf-8").splitlines()) == len(rows)
+
+
+def test_a_run_that_is_given_rows_to_validate_on_keeps_none(blind):
+    assert not (blind / "valid.jsonl").exists()
+
+
+def test_a_model_without_test_sets_and_without_rows_asks_for_files(holding, tmp_path):
+    told = refused("evaluate", holding / "model")
+    assert told.endswith(
+        "names no test sets, and it has no valid.jsonl of rows held out; give --source and --target (or --column)"
+    )
+    own = shutil.copytree(holding, tmp_path / "own")
+    (own / "valid.jsonl").write_text("{}\nnothing\n")
+    assert refused("evaluate", own) == f"{own / 'valid.jsonl'}: damaged: not one JSON object per line"
+
+
+@pytest.fixture
+def wrong(corpus, tmp_path):
+    """Targets that no model writes."""
+    path = tmp_path / "wrong"
+    path.write_text("nobody writes this\n" * 40)
+    return ["--source", corpus / "short.source", "--target", path]
+
+
+def test_further_references_are_right_too(trained, corpus, wrong, report, tmp_path):
+    right = (corpus / "short.target").read_text("utf-8").splitlines()
+    (tmp_path / "even").write_text("".join(f"{text if row % 2 == 0 else ''}\n" for row, text in enumerate(right)), "utf-8")
+    (tmp_path / "odd").write_text("".join(f"{text if row % 2 else ''}\n" for row, text in enumerate(right)), "utf-8")
+    assert as_json(trained, *wrong)["test"]["exact"] == 0
+    found = as_json(trained, *wrong, "--reference", tmp_path / "even", "--reference", tmp_path / "odd")["test"]
+    for name in ("exact", "WER", "CER", "GLEU"):
+        assert found[name] == pytest.approx(report["short"][name])
+    assert any("nrefs:2" in signature for signature in found["signatures"])
+    assert found["loss"] == as_json(trained, *wrong)["test"]["loss"]  # of the target
+
+
+def test_references_must_fit_the_rows(trained, corpus, wrong, tmp_path):
+    (tmp_path / "few").write_text("one\n")
+    assert refused("evaluate", trained, *wrong, "--reference", tmp_path / "few") == (
+        f"{tmp_path / 'few'}: 1 lines of references for 40 rows; give each row a line (an empty one for none)"
+    )
+    (tmp_path / "bad").write_bytes(b"one\n\xff\n" + b"\n" * 38)
+    assert refused("evaluate", trained, *wrong, "--reference", tmp_path / "bad").startswith(f"{tmp_path / 'bad'}:2: not UTF-8")
+    assert refused("evaluate", trained, "--reference", tmp_path / "few").startswith(
+        "--reference goes with --source and --target"
+    )
+
+
+def test_rows_of_the_same_source_are_one_input(trained, corpus, tmp_path, report):
+    """Every source twice, once with a wrong target: all that is right stays right, and each source is written once."""
+    sources, targets = ((corpus / f"short.{side}").read_text("utf-8").splitlines() for side in ("source", "target"))
+    rows = [*zip(sources, targets, strict=True), *((source, "wrong") for source in sources)]
+    (tmp_path / "twice.tsv").write_text("".join(f"{source}\t{target}\n" for source, target in rows), "utf-8")
+    words = ["--pairs", tmp_path / "twice.tsv", "--same-source", "--output", tmp_path / "out"]
+    found = as_json(trained, *words)["test"]
+    assert (found["pairs"], found["inputs"]) == (80, len(set(sources)))
+    outputs = dict(zip(dict.fromkeys(sources), (tmp_path / "out").read_text("utf-8").splitlines(), strict=True))
+    right = {(source, target) for source, target in rows}
+    assert found["exact"] == pytest.approx(100 * sum(pair in right for pair in outputs.items()) / len(outputs))
+    assert found["exact"] > as_json(trained, *words[:2])["test"]["exact"]
+
+
+def test_only_the_metrics_asked_for(trained, corpus):
+    found = as_json(trained, *files(corpus, "short"), "--metric", "ter", "--metric", "per")["test"]
+    assert found.keys() == {"pairs", "TER", "PER", "intervals", "signatures"}
+    assert "did you mean 'wer'?" in refused("evaluate", trained, *files(corpus, "short"), "--metric", "werr")
+    assert "accuracy needs what this model" in refused("evaluate", trained, "--metric", "accuracy")
+    told = refused("evaluate", trained, *files(corpus, "short"), "--metric", "loss", "--worst", corpus / "none.tsv")
+    assert told == "--by-length, --output and --worst need outputs, and loss judges none: add --metric exact"
+
+
+def test_the_worst_outputs_come_first(trained, corpus, tmp_path):
+    words = [*files(corpus, "long"), "--output", tmp_path / "out", "--worst", tmp_path / "worst.tsv", "--number", "7"]
+    as_json(trained, *words)
+    header, *rows = [line.split("\t") for line in (tmp_path / "worst.tsv").read_text("utf-8").splitlines()]
+    assert header == ["score", "source", "output", "reference"]
+    sources, targets = ((corpus / f"long.{side}").read_text("utf-8").splitlines() for side in ("source", "target"))
+    outputs = (tmp_path / "out").read_text("utf-8").splitlines()
+    everything = list(zip(sources, outputs, targets, strict=True))
+    bleu = sacrebleu.BLEU(effective_order=True)  # the metric that decides here
+    worth = sorted(bleu.sentence_score(output, [target]).score / 100 for _, output, target in everything)
+    assert [float(row[0]) for row in rows] == pytest.approx(worth[:7], abs=6e-4)
+    assert all(tuple(row[1:]) in everything for row in rows)
 
 
 def upright(picture):

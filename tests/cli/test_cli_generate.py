@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as some
 
 from regard.cli.generate import BLOCK, answer, blocks
+from regard.decoding.generator import TrainedGenerator
 from regard.decoding.hypothesis import Hypothesis
 
 PLAIN = [b"amicus bellum canis", b"liber", b"insula hortus domus domus", "fīnis equus".encode()]
@@ -32,7 +33,8 @@ ODD = {
 
 def filtered(run, lines, *words):
     result = regard("generate", run, *words, stdin=b"".join(line + b"\n" for line in lines))
-    assert (result.code, result.err) == (0, "")
+    assert result.code == 0
+    assert re.fullmatch(r"(warning: \S+ of \S+ outputs were cut at decoding\.\w+ before they ended; raise it\n)*", result.err)
     return result.lines
 
 
@@ -156,3 +158,13 @@ def test_text_is_utf8_whatever_the_locale(trained, monkeypatch):
     monkeypatch.setenv("PYTHONIOENCODING", "ascii")
     with start("generate", trained) as process:
         assert process.communicate("fīnis\n".encode()) == ("FĪNIS\n".encode(), b"")
+
+
+def test_outputs_that_were_cut_are_counted_once(trained, monkeypatch):
+    """Two tokens and no more: every output of two words is cut before its end mark, and the key that did it is named."""
+    given = TrainedGenerator.settings
+    monkeypatch.setattr(TrainedGenerator, "settings", lambda self, **changes: given(self, **changes, max_length=2))
+    monkeypatch.setattr("regard.cli.generate.BLOCK", 2)
+    result = regard("generate", trained, stdin=b"liber\namicus bellum canis\n\ninsula hortus domus\n")
+    assert (result.code, result.lines) == (0, ["LIBER", "AMICUS BELLUM", "", "INSULA HORTUS"])
+    assert result.err == "warning: 2 of 4 outputs were cut at decoding.max_length before they ended; raise it\n"

@@ -13,9 +13,10 @@ import pytest
 from calling import refused, regard, start
 from conftest import TINY
 
+from regard.data.formats import SIGNS
 from regard.data.readers import READERS
 from regard.data.sealed import verify
-from regard.data.spool import KINDS
+from regard.recipe import read
 
 
 def fifo(path, content):
@@ -48,7 +49,7 @@ def test_two_pipes_train_as_files_do_and_the_run_keeps_what_came(plain, texts, t
     run = tmp_path / "run"
     code, _, err = regard("train", "--source", pipes[0], "--target", pipes[1], "--run", run, *TINY)
     assert code == 0
-    assert err.count(f"what came through pipes is kept in {run / 'spooled'}") == 1
+    assert err.count(f"a copy of the rows is kept in {run / 'spooled'}") == 1
     assert digest(run) == digest(plain)
     verify(run / "spooled")
     assert (run / "spooled" / "source").read_bytes() == texts["source"]
@@ -69,11 +70,11 @@ def test_a_run_from_a_pipe_goes_on_without_it_and_refuses_another_text(texts, tm
     for path in pipes.values():
         path.unlink()
         fifo(path, b"a\nb\nc\n")
-    assert "began with other text than comes through the pipe now" in refused("train", *files, "--run", run, "--resume", *words)
+    assert "began with other text than is given now" in refused("train", *files, "--run", run, "--resume", *words)
 
 
 def test_a_pipe_of_pairs_shows_its_kind(corpus, texts, tmp_path):
-    assert KINDS.keys() == READERS.keys()
+    assert SIGNS.keys() == READERS.keys()
     sides = (texts[side].decode().splitlines() for side in texts)
     rows = "".join(f"{source}\t{target}\n" for source, target in zip(*sides, strict=True))
     tsv, plain = tmp_path / "pairs.tsv", tmp_path / "plain"
@@ -84,10 +85,7 @@ def test_a_pipe_of_pairs_shows_its_kind(corpus, texts, tmp_path):
     assert (tmp_path / "run" / "spooled" / "pairs.tsv.gz").exists()
     assert digest(tmp_path / "run") == digest(plain)
     told = refused("train", "--pairs", fifo(tmp_path / "64", b"no tab\n"), "--run", tmp_path / "other")
-    assert (
-        told == f"{tmp_path / '64'}: its first line is not JSON and has no tab and no comma; "
-        "write it to a file that ends in .parquet, .jsonl, .tsv, .csv"
-    )
+    assert told.startswith(f"{tmp_path / '64'}: its first line is not JSON and has no tab, no ||| and no comma: separate")
 
 
 def test_evaluate_and_align_read_pipes(trained, corpus, tmp_path):
@@ -104,6 +102,20 @@ def test_evaluate_and_align_read_pipes(trained, corpus, tmp_path):
         plain, piped = both(verb, *wanted)
         assert plain == piped
         assert plain.code == 0
+
+
+def test_tables_for_validation_and_tests_come_through_pipes_too(corpus, tmp_path):
+    tables, run = {}, tmp_path / "run"
+    for name in ("train", "short", "long"):
+        sides = [(corpus / f"{name}.{side}").read_text(encoding="utf-8").splitlines() for side in ("source", "target")]
+        tables[name] = "".join(f"{source}\t{target}\n" for source, target in zip(*sides, strict=True)).encode()
+    pipes = {"pairs": "train", "valid-pairs": "short", "test-pairs": "long"}
+    words = [word for option, name in pipes.items() for word in (f"--{option}", fifo(tmp_path / name, tables[name]))]
+    assert regard("train", *words, "--run", run, "--quiet", *TINY) == (0, "", "")
+    data = read(run / "recipe.yaml").data
+    for pairs, name in ((data.train, "train"), (data.valid, "short"), (data.test["test"], "long")):
+        assert pairs.pairs.parent == run / "spooled"
+        assert pairs.pairs.read_bytes() == tables[name]
 
 
 def test_standard_input_as_a_source(corpus, texts, tmp_path):

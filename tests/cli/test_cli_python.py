@@ -7,6 +7,7 @@ import torch
 import regard
 from regard.data.batching import reading
 from regard.data.tokenizers import END, START
+from regard.errors import InputTypeError
 
 TEXTS = ["amicus bellum canis", "", "liber", "insula hortus domus domus", "unknown words amicus"]
 
@@ -81,3 +82,50 @@ def test_alignments_are_over_words_and_links_in_range(model):
 
 def test_generate_is_the_same_on_strings_with_and_without_company(model):
     assert [model.generate([text])[0] for text in TEXTS] == model.generate(TEXTS)
+
+
+def test_one_input_has_one_result(model):
+    assert model.generate("liber") == model.generate(["liber"])[0] == "LIBER"
+    assert model.search("liber") == model.search(["liber"])[0]
+    assert model.sample("liber", 2) == model.sample(["liber"], 2)[0]
+    pair = ("amicus liber", "AMICUS LIBER")
+    assert model.score(pair) == model.score([pair])[0] == model.score([list(pair)])[0]
+    assert model.align(pair).links == model.align([pair])[0].links == {(0, 0), (1, 1)}
+
+
+@pytest.mark.parametrize(
+    ("verb", "given", "told"),
+    [
+        ("generate", [None], r"generate takes one text \(a str\) or a list of texts; texts\[0\] is None \(NoneType\)"),
+        ("generate", None, r"this is None"),
+        ("generate", {"a": "b"}, r"this is \{'a': 'b'\} \(dict\)"),
+        ("search", ["a", 3], r"search takes .*texts\[1\] is 3 \(int\)"),
+        ("sample", b"a", r"this is b'a' \(bytes\)"),
+        ("score", ["a b"], r"score takes one pair of texts .*; pairs\[0\] is 'a b' \(str\)"),
+        ("score", [("a", None)], r"pairs\[0\] is \('a', None\) \(tuple\)"),
+        ("score", [("a", "b", "c")], r"pairs\[0\]"),
+        ("align", "x", r"align takes one pair of texts .*; this is 'x' \(str\)"),
+        ("align", ["x", "y"], r"pairs\[0\] is 'x'"),
+    ],
+)
+def test_what_is_of_another_type_is_refused_in_words(model, verb, given, told):
+    with pytest.raises(InputTypeError, match=told) as caught:
+        getattr(model, verb)(given)
+    assert isinstance(caught.value, TypeError)
+    assert isinstance(caught.value, regard.Error)
+
+
+def test_a_model_says_what_it_is(model, trained):
+    told = repr(model)
+    size = sum(parameter.numel() for parameter in model.model.parameters())
+    for part in (
+        str(trained),
+        "sequence_to_sequence",
+        "cell=gru",
+        "hidden_size=32",
+        f"{size:,} parameters on cpu",
+        "word of 14",
+    ):
+        assert part in told
+    assert repr(model.search("liber")[0]).startswith("Hypothesis('LIBER', 1 tokens, log_prob=-")
+    assert "'LIBER' from 'liber'" in repr(model.align(("liber", "LIBER")))

@@ -265,11 +265,6 @@ def test_broken_gz_files(tmp_path):
             merged(Pairs(pairs=tmp_path / "p.tsv.gz"))
 
 
-def test_an_unknown_kind_of_file(tmp_path):
-    with pytest.raises(DataError, match=r"unknown kind '\.docx'; a file of pairs ends in \.tsv, \.csv, \.jsonl, \.parquet"):
-        merged(Pairs(pairs=tmp_path / "p.docx.gz"))
-
-
 def test_a_line_without_end(tmp_path, monkeypatch):
     monkeypatch.setattr(lines, "BLOCK", 4)
     monkeypatch.setattr(lines, "LONGEST", 10)

@@ -166,13 +166,27 @@ def test_a_missing_input_is_named(pairs, tmp_path):
         made(pairs)
 
 
-@given(rows=st.integers(0, 3000), number=st.integers(1, 3000), seed=st.integers(-(2**63), 2**63))
+@given(rows=st.integers(0, 3000), number=st.none() | st.integers(1, 3000), seed=st.integers(-(2**63), 2**63))
 def test_held_out_rows(rows, number, seed):
-    mask = held_out(rows, number, seed)
+    mask = held_out(np.arange(1, rows + 1), number, seed)
     assert mask.shape == (rows,)
-    assert mask.sum() == (number if 2 * number <= rows else max(rows // 10, min(1, max(rows - 1, 0))))
-    assert (mask == held_out(rows, number, seed)).all()
+    asked = number is not None and 2 * number <= rows
+    assert mask.sum() == (number if asked else max(min(rows // 10, 1000), min(1, max(rows - 1, 0))))
+    assert (mask == held_out(np.arange(1, rows + 1), number, seed)).all()
 
 
 def test_held_out_rows_follow_the_seed():
-    assert (held_out(1000, 100, 1) != held_out(1000, 100, 2)).any()
+    lines = np.arange(1, 1001)
+    assert (held_out(lines, 100, 1) != held_out(lines, 100, 2)).any()
+
+
+def test_more_rows_never_leave_fewer_to_train_on():
+    left = [rows - held_out(np.arange(rows), None, 1).sum() for rows in range(2, 12_000, 37)]
+    assert left == sorted(left)
+
+
+def test_a_row_stays_aside_when_others_go():
+    lines = np.arange(1, 1001)
+    aside = set(lines[held_out(lines, 100, 1)])
+    fewer = np.delete(lines, np.arange(0, 1000, 50))
+    assert aside & set(fewer) <= set(fewer[held_out(fewer, 100, 1)])

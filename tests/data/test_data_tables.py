@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regard.data import lines, parquet, tables
-from regard.data.readers import Fault, Rows, read_rows, taken_as_data
+from regard.data.readers import Fault, Rows, read_rows
 from regard.errors import DataError, UserError
 from regard.recipe import Pairs
 
@@ -102,14 +102,6 @@ def test_what_python_writes_is_read(tmp_path_factory, rows, block):
     assert all(fault.problem.endswith("is empty") for fault in found.faults)
     for line, *texts in zip(found.lines, *found.columns.values(), strict=True):
         assert tuple(texts) == rows[starts.index(line)]
-
-
-def test_a_header_among_the_rows_is_named(tmp_path):
-    told = taken_as_data(table(tmp_path, b"Text,label\na,b\n", columns={"source": 0, "label": 1}))
-    assert told is not None
-    assert told.endswith("columns are given by number; source_column=Text and columns.label=label make it a header")
-    assert taken_as_data(table(tmp_path, b"Text,label\na,b\n", columns={"source": "Text", "label": 1})) is None
-    assert taken_as_data(table(tmp_path, b"a,b\n")) is None
 
 
 WRONG_PARQUET = [

@@ -85,7 +85,7 @@ def test_the_score_is_the_training_loss_on_stored_copies(trained, tmp_path):
     pairs = Pairs(source=tmp_path / "a", target=tmp_path / "b")
     store = prepare(tmp_path / "s", pairs, trained.fields, max_length=50, bad_rows=BadRows("stop"), copying=True)
     plan = BatchPlan(store.lengths("source"), store.lengths("target"), 1000, 1)
-    batch = on_device(StoreFeed(store, plan, "target").batch(plan.batch(0)), torch.device("cpu"))
+    batch = on_device(StoreFeed(store, plan, "target").batch(plan.batch(0), 0), torch.device("cpu"))
     loss = Objective(trained.model, 0.0).eval()(batch).total
     scores = trained.score(PAIRS)
     assert -sum(one.log_prob for one in scores) == pytest.approx(loss.item(), rel=1e-5)

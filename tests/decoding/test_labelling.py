@@ -10,7 +10,7 @@ from regard.data.fields import Label, Tags, Text
 from regard.data.tokenizers import train_tokenizer
 from regard.decoding.labelling import TrainedLabeller
 from regard.decoding.load import in_use
-from regard.errors import InputError
+from regard.errors import InputError, UserError
 from regard.models import build, configure
 from regard.models.directory import Bundle
 from regard.recipe import Decoding, Tokenizer
@@ -75,3 +75,10 @@ def test_a_text_that_is_too_long_fails_alone():
         trained.predict(["a b", "a b c a b c a", "c"])
     assert [one and one.labels for one in raised.value.results] == [trained.predict([text])[0].labels if text else None
                                                                     for text in ("a b", None, "c")]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["tagger", "classifier"])
+def test_a_labeller_says_that_it_has_no_looks_to_show(kind):
+    trained = used(kind, "recurrent")
+    with pytest.raises(UserError, match=f"this model {trained.does}; where it looked is shown by models that write outputs"):
+        trained.look("a b")

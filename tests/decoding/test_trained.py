@@ -117,6 +117,21 @@ def test_an_output_ends_at_its_limit(trained, beam):
     assert {len(hypotheses[0].tokens) for hypotheses in trained.search(SOURCES)} == {13}
 
 
+@pytest.mark.parametrize("beam", [1, 3])
+def test_an_output_without_its_end_mark_says_so(trained, beam):
+    """Exactly those that are as long as their limit allows without an end mark; the key is the one that gave the limit."""
+    for ratio, longest in ((0.01, 256), (3.0, 4), (3.0, 256)):
+        found = trained.search(SOURCES, beam=beam, max_ratio=ratio, max_length=longest)
+        limits = [min(int(ratio * (len(text.split()) + 1) + 10), longest) for text in SOURCES]
+        for limit, hypotheses in zip(limits, found, strict=True):
+            assert [one.cut for one in hypotheses] == [len(one.tokens) == limit for one in hypotheses]
+    never_ending(trained)
+    for settings, key in (({"max_ratio": 1.0}, "decoding.max_ratio"), ({"max_length": 5}, "decoding.max_length")):
+        answers = trained.answer(SOURCES, trained.settings(beam=beam, **settings))
+        assert answers.cuts == dict.fromkeys(range(len(SOURCES)), key)
+    assert all(one.cut for drawn in trained.sample(SOURCES, 2, max_length=5) for one in drawn)
+
+
 def test_a_target_word_is_aligned_by_the_step_that_wrote_it(trained):
     for (source, target), alignment in zip(PAIRS, trained.align(PAIRS), strict=True):
         words = [*trained.source.encode([source])[0], END]

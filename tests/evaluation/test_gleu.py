@@ -5,6 +5,7 @@ import random
 
 import pytest
 import sacrebleu
+from oracles import distance, needs_installed, unordered
 
 from regard.evaluation.metrics import METRICS, Score, rewards, sentence_gleu
 
@@ -54,7 +55,24 @@ def test_the_score_of_a_corpus_is_the_mean_of_its_sentences():
 
 
 LINES = ["The cat sat on the mat, quietly.", "the cat sat on a mat", "quietly, cat", "dog"]
+
+
+def bleu_by(tokenize):
+    return lambda ours, theirs: sacrebleu.sentence_bleu(ours, [theirs], tokenize=tokenize).score / 100
+
+
+def rest(errors, length):
+    return max(0.0, 1 - errors / length)
+
+
 ORACLES = {
+    "bleu_zh": bleu_by("zh"),
+    "bleu_ja": bleu_by("ja-mecab"),
+    "bleu_char": bleu_by("char"),
+    "ter": lambda ours, theirs: rest(sacrebleu.sentence_ter(ours, [theirs]).score, 100),
+    "wer": lambda ours, theirs: rest(distance(tuple(ours.split()), tuple(theirs.split())), len(theirs.split())),
+    "cer": lambda ours, theirs: rest(distance(ours, theirs), len(theirs)),
+    "per": lambda ours, theirs: rest(unordered(ours.split(), theirs.split()), len(theirs.split())),
     "gleu": lambda ours, theirs: plain(*(line.replace(",", " ,").replace(".", " .") for line in (ours, theirs))),
     "bleu": lambda ours, theirs: sacrebleu.sentence_bleu(ours, [theirs]).score / 100,
     "chrf": lambda ours, theirs: sacrebleu.sentence_chrf(ours, [theirs]).score / 100,
@@ -64,6 +82,7 @@ ORACLES = {
 
 @pytest.mark.parametrize("name", rewards())
 def test_a_reward_is_a_share_and_what_others_compute(name):
+    needs_installed(name)
     for ours, theirs in itertools.product(LINES, LINES):
         assert rewards()[name](ours, theirs) == pytest.approx(ORACLES[name](ours, theirs))
         assert 0 <= rewards()[name](ours, theirs) <= 1 + 1e-9

@@ -6,6 +6,7 @@ import sys
 from collections import Counter
 
 import pytest
+from oracles import needs_installed
 
 from regard.data.links import Links
 from regard.decoding.forcing import Likelihood
@@ -20,7 +21,7 @@ REFERENCES = [
 ]
 HYPOTHESES = ["the cat sat on a mat quietly.", "Il pleut à verse ce matin.", "“Yes”, she said - twice!", "長い 文"]
 OF_TEXT = [name for name, metric in METRICS.items() if metric.needs == "outputs"]
-COMMAND_LINE = {"bleu": "BLEU", "chrf": "chrF2"}
+COMMAND_LINE = {"bleu": "BLEU", "chrf": "chrF2", "ter": "TER"}
 
 
 @pytest.mark.parametrize("name", COMMAND_LINE)
@@ -59,8 +60,10 @@ def test_exact_strips_the_ends_only():
 
 
 @pytest.mark.parametrize("name", OF_TEXT)
-def test_equal_text_scores_100_and_other_text_less(name):
-    assert METRICS[name](REFERENCES, REFERENCES).value == pytest.approx(100)
+def test_equal_text_is_the_best_and_other_text_worse(name):
+    needs_installed(name)
+    best = 100 if METRICS[name].higher_is_better else 0
+    assert METRICS[name](REFERENCES, REFERENCES).value == pytest.approx(best)
     assert 0 < METRICS[name](HYPOTHESES, REFERENCES).value < 100
 
 
@@ -76,6 +79,7 @@ ANSWERS = {
 
 @pytest.mark.parametrize("name", METRICS)
 def test_a_better_model_ranks_higher(name):
+    needs_installed(name)
     metric = METRICS[name]
     good, bad, truth = ANSWERS[metric.needs]
     assert metric.rank(metric(good, truth).value) > metric.rank(metric(bad, truth).value)
@@ -113,6 +117,7 @@ def test_bleu_at_spaces_leaves_tokens_as_they_were_cut():
 @pytest.mark.parametrize("name", OF_TEXT)
 def test_a_metric_leaves_nothing_behind_however_often_it_is_asked(name):
     """A run validates thousands of times; sacreBLEU keeps each tokenizer that it makes."""
+    needs_installed(name)
 
     def asked(times):
         for number in range(times):
@@ -121,3 +126,9 @@ def test_a_metric_leaves_nothing_behind_however_often_it_is_asked(name):
         return Counter(type(one).__name__ for one in gc.get_objects() if str(type(one).__module__).startswith("sacrebleu"))
 
     assert asked(3) == asked(12)
+
+
+def test_a_label_too_many_or_too_few_is_wrong():
+    assert METRICS["accuracy"]([["N", "V", "N"], ["D"], []], [["N", "V"], ["D", "N"], ["N"]]).value == pytest.approx(
+        100 * 3 / 6
+    )

@@ -72,7 +72,7 @@ def both_ways(recipe, folder):
         rows, found = prepared.plan.batch(step % 6), []
         for trainer in ways:
             trainer.objective.train()
-            loss = trainer.backward(rows, 100)
+            loss = trainer.backward(rows, 100, step)
             found.append([loss.float(), *(parameter.grad.clone() for parameter in model.parameters())])
             model.zero_grad(set_to_none=True)
         pairs.append(found)
@@ -151,8 +151,8 @@ def test_a_step_that_is_not_finite_is_left_out_and_told_later(tmp_path):
     trainer.journal, trainer.display = None, Display(20, 0, None, False)
     first, plain, seen = next(model.parameters()), trainer.backward, []
 
-    def backward(rows, tokens):
-        loss = plain(rows, tokens)
+    def backward(rows, tokens, step):
+        loss = plain(rows, tokens, step)
         if progress.step == 3:
             first.grad.fill_(torch.nan)
         return loss

@@ -68,7 +68,7 @@ def test_a_journal_row_is_the_mean_of_its_steps(tmp_path):
 
 def test_training_visits_every_row_once_an_epoch(tmp_path, monkeypatch):
     seen, original = [], loop.Trainer.backward
-    monkeypatch.setattr(loop.Trainer, "backward", lambda self, rows, tokens: seen.append(rows) or original(self, rows, tokens))
+    monkeypatch.setattr(loop.Trainer, "backward", lambda self, rows, *rest: seen.append(rows) or original(self, rows, *rest))
     recipe = own_recipe(tmp_path, 100, "data.batch_tokens=40", "data.held_out=6", valid=False)
     prepared = run.prepare(recipe, tmp_path, lambda _: None)
     recipe = recipe.model_copy(update={"training": recipe.training.model_copy(update={"updates": len(prepared.plan)})})

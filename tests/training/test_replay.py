@@ -47,7 +47,7 @@ def test_a_roomier_batch_has_the_same_loss_and_gradients(name, tmp_path):
     rows, found = np.arange(5), []
     for replay in (None, Replay(trainer.objective, "float32", torch.device("cpu"))):
         trainer.replay = replay
-        loss = trainer.backward(rows, 40)
+        loss = trainer.backward(rows, 40, 0)
         found.append([loss.float(), *(parameter.grad.clone() for parameter in trainer.model.parameters())])
         trainer.model.zero_grad(set_to_none=True)
     for direct, replayed in zip(*found, strict=True):

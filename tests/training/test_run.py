@@ -142,15 +142,15 @@ def test_the_result_does_not_depend_on_the_pieces_a_batch_is_computed_in(tmp_pat
 def test_what_is_not_finite_never_reaches_weights_or_checkpoints(tmp_path, monkeypatch):
     original = loop.Trainer.backward
 
-    def backward(self, rows, tokens):
-        loss = original(self, rows, tokens)
+    def backward(self, rows, tokens, step):
+        loss = original(self, rows, tokens, step)
         self.step = getattr(self, "step", 0) + 1
         if self.step == 3:
             self.model.encoder.embed.weight.grad[5, 0] = float("inf")
         return loss * float("nan") if self.step == 5 else loss
 
-    def poisoned(self, rows, tokens):
-        loss = backward(self, rows, tokens)
+    def poisoned(self, rows, tokens, step):
+        loss = backward(self, rows, tokens, step)
         if self.step == 5:
             for parameter in self.model.parameters():
                 parameter.grad.fill_(float("nan"))

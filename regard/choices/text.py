@@ -1,0 +1,117 @@
+"""Choices about text: how it is cut into tokens, how long it may be, how outputs are judged."""
+
+import math
+from typing import Any
+
+from regard.choices.case import Case, Values
+from regard.data.survey import ColumnFacts, Survey
+
+
+def symbols(facts: ColumnFacts) -> bool:
+    """Words from a closed set: phonemes, commands, letters with spaces between them."""
+    if facts.words.mean < 1.5:
+        return False
+    return facts.letters_in_word < 2.5 or (facts.new_words <= 0.005 and facts.vocabulary <= 3000 and facts.words.mean > 1.5)
+
+
+def spelled(facts: ColumnFacts) -> bool:
+    """Short strings in which each character counts: words, names, codes, dates; or a script without spaces."""
+    return (facts.words.mean <= 3.5 and facts.characters.mean <= 40) or (facts.unspaced > 0.3 and facts.characters.mean <= 150)
+
+
+def subword_size(case: Case, column: ColumnFacts) -> int:
+    """Larger vocabularies for more text; never fewer pieces than twice the letters."""
+    words = case.found.rows * column.characters.mean / 5
+    by_text = next(size for most, size in SUBWORDS if words <= most)
+    return max(by_text, 2 * column.alphabet + 300)
+
+
+# words of text, and the pieces to cut them into
+SUBWORDS = [(20_000, 500), (80_000, 1000), (250_000, 2000), (700_000, 4000), (10_000_000, 8000), (math.inf, 16000)]
+
+
+def tokenizer(case: Case) -> Values:
+    """For each column one of its own; one vocabulary for both where both are cut into subwords of one script."""
+    if "data.tokenizer" in case.chosen:
+        return {}  # the user's own
+    found: dict[str, dict[str, Any]] = {}
+    for name, facts in case.found.columns.items():
+        if symbols(facts):
+            found[name] = {"kind": "word", "size": 2 * facts.vocabulary + 100}
+        elif spelled(facts):
+            found[name] = {"kind": "character", "size": 2 * facts.alphabet + 100}
+        else:
+            found[name] = {"kind": "bpe", "size": subword_size(case, facts)}
+    if all(one["kind"] == "bpe" for one in found.values()) and one_script(case.found):
+        return {"data.tokenizer": {"kind": "bpe", "size": max(one["size"] for one in found.values()), "shared": True}}
+    return {f"data.fields.{name}": {"kind": "text", "tokenizer": one} for name, one in found.items()}
+
+
+def one_script(found: Survey) -> bool:
+    first, second = (next(iter(found.columns[name].scripts), None) for name in ("source", "target"))
+    return first == second
+
+
+def tell_tokenizer(case: Case) -> str:
+    told = []
+    for name, facts in case.found.columns.items():
+        why = {
+            "words": f"symbols that spaces separate, {facts.vocabulary:,} of them, {facts.new_words:.1%} new in rows not seen",
+            "characters": f"{facts.characters.mean:.0f} characters in {facts.words.mean:.1f} words per row",
+            "subwords": f"sentences of {facts.words.mean:.0f} words, {facts.new_words:.1%} of them new in rows not seen",
+        }[case.unit(name)]
+        told.append(f"{name} as {case.unit(name)} ({why})")
+    return "; ".join(told)
+
+
+def rows_fit(case: Case) -> Values:
+    """No row of the survey is too long to be trained on or to be written."""
+    longest = max(longest_tokens(case, name) for name in case.found.columns)
+    return {"data.max_length": min(max(512, round_up(1.5 * longest)), 8192)}
+
+
+def longest_tokens(case: Case, column: str) -> float:
+    facts = case.found.columns[column]
+    return {"characters": facts.characters, "words": facts.words, "subwords": facts.characters}[case.unit(column)].longest / (
+        2 if case.unit(column) == "subwords" else 1
+    )
+
+
+def round_up(number: float) -> int:
+    return math.ceil(number / 16) * 16
+
+
+def decoding(case: Case) -> Values:
+    """Twice the longest output seen beside its source. Units of the two sides may differ, so their lengths are compared too."""
+    pair = case.found.longest_ratio
+    units = case.unit("source"), case.unit("target")
+    if units == ("words", "words"):
+        ratio = pair["words"]
+    elif "words" not in units:
+        ratio = pair["characters"] * (2 if units == ("subwords", "subwords") else 4 if units[0] == "subwords" else 1)
+    else:
+        source, target = (case.found.columns[name] for name in ("source", "target"))
+        per_word = max(source.letters_in_word + 1, target.letters_in_word + 1)
+        ratio = pair["characters"] * (per_word if units[0] == "words" else 1)
+    longest = longest_tokens(case, "target")
+    return {
+        "decoding.max_ratio": float(min(max(3, math.ceil(2 * ratio)), 1000)),
+        "decoding.max_length": max(64, round_up(1.5 * longest + 10)),
+        "decoding.beam": 5,
+    }
+
+
+def metric(case: Case) -> Values:
+    """One that moves from the first validation on; ties are broken by the loss."""
+    target = case.found.target
+    if target.unspaced > 0.3 and target.characters.mean > 8:
+        return {
+            "training.validate_by": "bleu_zh"
+            if set(target.scripts) & {"CJK"} and "HIRAGANA" not in target.scripts
+            else "bleu_char"
+        }
+    if case.unit("target") == "words":
+        return {"training.validate_by": "wer"}
+    if case.unit("target") == "characters" or target.words.mean < 4:
+        return {"training.validate_by": "cer"}
+    return {"training.validate_by": "bleu"}

@@ -1,0 +1,39 @@
+"""`regard data`: what files hold, and what would be chosen for them."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from regard.errors import UserError
+
+
+def data(
+    files: Annotated[list[Path], typer.Argument(help="A table (.tsv, .csv, .jsonl, .parquet), or a source and a target file.")],
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of text.")] = False,
+) -> None:
+    """Look into training files: what they hold, what is odd about them, and which model would be chosen for them.
+
+    Example: regard data pairs.tsv
+    """
+    from regard.choices import choose_recipe
+    from regard.choices.telling import choice_lines, survey_lines
+    from regard.data.readers import notes
+    from regard.data.survey import plain_facts
+    from regard.recipe import Pairs, parse
+
+    if len(files) > 2:
+        raise UserError(f"one table of pairs, or a source and a target file, not {len(files)} files")
+    names = {"pairs": str(files[0])} if len(files) == 1 else {"source": str(files[0]), "target": str(files[1])}
+    for note in notes(parse(Pairs, names)):
+        typer.echo(f"note: {note}", err=True)
+    chosen = choose_recipe(names)
+    if as_json:
+        told = [{"rule": rule, "chosen": values, "reason": reason} for rule, values, reason in chosen.told]
+        typer.echo(
+            json.dumps({"survey": plain_facts(chosen.found), "choices": told, "recipe": chosen.values}, ensure_ascii=False)
+        )
+    else:
+        for line in (*survey_lines(chosen.found), "", *choice_lines(chosen)):
+            typer.echo(line)

@@ -1,0 +1,259 @@
+"""What a file of pairs holds, seen in one pass: what a model is chosen from. Rows that may be held out are not looked into."""
+
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from regard.data.faults import Fault
+from regard.data.readers import read_rows
+from regard.data.store import held_out_number, line_hashes
+from regard.errors import DataError
+from regard.recipe import Pairs
+
+SAMPLE = 20_000  # rows that are looked into
+SHOWN = 3  # bad rows that are named
+LETTERS = 2_000  # distinct characters whose script is looked up
+# scripts that put no spaces between words: Thai, Lao, Myanmar, Khmer, kana, Han
+UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]")
+WHITE = re.compile(r"^\s|\s$|\s\s|[^\S ]")  # white space that splitting at spaces and joining again would lose
+NUMBER = re.compile(r"[-+]?\d+([.,]\d+)*")
+
+
+class Spread(NamedTuple):
+    """Of one number for each row."""
+
+    mean: float
+    most: float  # 99 of 100 rows have no more
+    longest: float
+
+
+class ColumnFacts(NamedTuple):
+    """One column of text."""
+
+    characters: Spread
+    words: Spread  # what spaces separate
+    letters_in_word: float  # characters of a word, on average
+    alphabet: int  # distinct characters
+    scripts: dict[str, float]  # the share of letters in each script
+    vocabulary: int  # distinct words
+    new_words: float  # the share of words in a tenth of the rows that the other rows do not have
+    distinct: int  # values
+    unspaced: float  # the share of characters of scripts that put no spaces between words
+    white: float  # the share of rows with indentation, tabs, line ends, or several spaces in a row
+    numbers: float  # the share of rows that are a number and nothing else
+
+
+class Survey(NamedTuple):
+    """The rows, their columns, and how the two columns go together."""
+
+    rows: int  # good ones
+    bad: int
+    faults: list[Fault]  # the first of the bad ones
+    looked_at: int  # rows: none that training holds out
+    repeated: float  # the share of rows that stand more than once
+    many_targets: float  # the share of sources that have several targets
+    same: float  # the share of rows whose columns are equal
+    copied_words: float  # the share of the target's words that stand in its source
+    copied_letters: float  # the same of its characters, three in a row
+    equal_words: float  # the share of rows with as many words on both sides
+    longest_ratio: dict[str, float]  # the target's length over the source's, the largest; by unit
+    columns: dict[str, ColumnFacts]
+
+    @property
+    def source(self) -> ColumnFacts:
+        return self.columns["source"]
+
+    @property
+    def target(self) -> ColumnFacts:
+        return self.columns["target"]
+
+
+class Sampled:
+    """The rows whose lines have the largest hashes; those with the smallest may be held out, and are never among them."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed, self.rows, self.count, self.floor = seed, list[tuple[int, tuple[str, str]]](), 0, 0
+
+    def add(self, lines: Sequence[int], sources: Sequence[str], targets: Sequence[str]) -> None:
+        self.count += len(lines)
+        hashes = line_hashes(np.asarray(lines, np.int64), self.seed)
+        kept = np.flatnonzero(hashes >= np.uint64(self.floor)).tolist()
+        self.rows += [(int(hashes[place]), (sources[place], targets[place])) for place in kept]
+        if len(self.rows) > 2 * SAMPLE:
+            self.rows = sorted(self.rows, reverse=True)[:SAMPLE]
+            self.floor = self.rows[-1][0]
+
+    def pairs(self, held_out: int | None) -> list[tuple[str, str]]:
+        """A quarter more than training holds out is left aside: some rows may prove too long, and others take their place."""
+        aside = held_out_number(self.count, held_out)
+        most = max(min(SAMPLE, self.count - aside - aside // 4), 1)
+        return [row for _, row in sorted(self.rows, reverse=True)[:most]]
+
+
+def survey(files: Pairs, held_out: int | None = None, seed: int = 1) -> Survey:
+    """`held_out` and `seed` are those of training: rows that these keep aside are counted and not looked into."""
+    sampled, bad, faults = Sampled(seed), 0, list[Fault]()
+    for rows in read_rows(files):
+        bad, faults = bad + len(rows.faults), (faults + rows.faults)[:SHOWN]
+        sampled.add(rows.lines, rows.columns["source"], rows.columns["target"])
+    if not sampled.count:
+        first = f"; the first: {faults[0]}" if faults else ""
+        raise DataError(f"{' and '.join(map(str, files.files))}: no row can be used, {bad:,} are bad{first}")
+    pairs = sampled.pairs(held_out)
+    return Survey(sampled.count, bad, faults, len(pairs), **facts_of_pairs(pairs))
+
+
+def facts_of_pairs(pairs: Sequence[tuple[str, str]]) -> dict[str, Any]:
+    sources, targets = [source for source, _ in pairs], [target for _, target in pairs]
+    distinct, number = len(set(pairs)), len(pairs)
+    words = [(source.split(), target.split()) for source, target in pairs]
+    return {
+        "repeated": 1 - distinct / number,
+        "many_targets": 1 - len(set(sources)) / distinct,
+        "same": share(source == target for source, target in pairs),
+        "copied_words": found_in(words),
+        "copied_letters": found_in([(three(source), three(target)) for source, target in pairs]),
+        "equal_words": share(len(source) == len(target) for source, target in words),
+        "longest_ratio": {
+            "characters": longest_ratio(pairs),
+            "words": longest_ratio(words),
+        },
+        "columns": {"source": column_facts(sources), "target": column_facts(targets)},
+    }
+
+
+def share(found: Any) -> float:
+    values = list(map(bool, found))
+    return sum(values) / max(len(values), 1)
+
+
+def three(text: str) -> list[str]:
+    """Characters, three in a row; a shorter text is one of its own."""
+    return [text[at : at + 3] for at in range(max(len(text) - 2, 1))]
+
+
+def found_in(pairs: Sequence[tuple[Sequence[str], Sequence[str]]]) -> float:
+    """The share of what the second sequences hold that the first of the same row has too."""
+    found = sum((Counter(target) & Counter(source)).total() for source, target in pairs)
+    return found / max(sum(len(target) for _, target in pairs), 1)
+
+
+def longest_ratio(pairs: Sequence[tuple[Sequence[str], Sequence[str]]]) -> float:
+    """Of lengths that count the end mark, as decoding's limit does."""
+    return max((len(target) + 1) / (len(source) + 1) for source, target in pairs)
+
+
+def column_facts(texts: Sequence[str]) -> ColumnFacts:
+    words = [text.split() for text in texts]
+    letters = Counter[str]()
+    for text in texts:
+        letters.update(text)
+    total = max(letters.total(), 1)
+    vocabulary = Counter(word for row in words for word in row)
+    spelled = sum(len(word) * count for word, count in vocabulary.items())
+    return ColumnFacts(
+        characters=spread(texts),
+        words=spread(words),
+        letters_in_word=spelled / max(vocabulary.total(), 1),
+        alphabet=len(letters),
+        scripts=scripts(letters),
+        vocabulary=len(vocabulary),
+        new_words=new_words(words),
+        distinct=len(set(texts)),
+        unspaced=sum(count for letter, count in letters.items() if UNSPACED.match(letter)) / total,
+        white=share(WHITE.search(text) is not None for text in texts),
+        numbers=share(NUMBER.fullmatch(text.strip()) is not None for text in texts),
+    )
+
+
+def spread(rows: Sequence[Sequence[str]]) -> Spread:
+    lengths: npt.NDArray[np.int64] = np.fromiter(map(len, rows), np.int64)
+    return Spread(float(lengths.mean()), float(np.percentile(lengths, 99)), float(lengths.max()))
+
+
+def new_words(rows: Sequence[Sequence[str]]) -> float:
+    """Every tenth row against the others."""
+    known = {word for place, row in enumerate(rows) if place % 10 for word in row}
+    asked = [word for row in rows[::10] for word in row]
+    return sum(word not in known for word in asked) / max(len(asked), 1) if known else 1.0
+
+
+def scripts(letters: Counter[str]) -> dict[str, float]:
+    """By the first word of a letter's Unicode name (LATIN, CYRILLIC, CJK ...), the most frequent first."""
+    found = Counter[str]()
+    for letter, count in letters.most_common(LETTERS):
+        if letter.isalpha():
+            found[unicodedata.name(letter, "OTHER").split()[0]] += count
+    return {name: count / found.total() for name, count in found.most_common(5)}
+
+
+def plain_facts(found: Survey) -> dict[str, Any]:
+    """For JSON."""
+    columns = {name: facts._asdict() for name, facts in found.columns.items()}
+    for facts in columns.values():
+        facts |= {key: facts[key]._asdict() for key in ("characters", "words")}
+    return {**found._asdict(), "faults": list(map(str, found.faults)), "columns": columns}
+
+
+class Remark(NamedTuple):
+    """Something to say of a survey where it holds."""
+
+    holds: Callable[[Survey], bool]
+    text: Callable[[Survey], str]
+
+
+def looks_like_labels(found: Survey) -> bool:
+    """Few short values that come again and again."""
+    target = found.target
+    return found.looked_at >= 50 and target.distinct <= min(100, found.looked_at // 10) and target.words.longest <= 3
+
+
+# What a person would want to know before training; none of it stops a run
+REMARKS: dict[str, Remark] = {
+    "bad rows": Remark(lambda found: found.bad > 0, lambda found: f"{found.bad:,} bad rows; the first: {found.faults[0]}"),
+    "repeated rows": Remark(
+        lambda found: found.repeated > 0.02,
+        lambda found: f"{found.repeated:.0%} of the rows stand more than once: held-out scores will look better than they are",
+    ),
+    "one input, several outputs": Remark(
+        lambda found: found.many_targets > 0.05,
+        lambda found: f"{found.many_targets:.0%} of the sources have several targets: no model can be right about all of them",
+    ),
+    "equal columns": Remark(
+        lambda found: found.same > 0.5,
+        lambda found: f"source and target are equal in {found.same:.0%} of the rows: are these the right columns?",
+    ),
+    "labels": Remark(
+        looks_like_labels,
+        lambda found: f"the targets are {found.target.distinct} different values: a classifier learns labels better "
+        "(docs/tasks.md; --column label=1 with a recipe of kind classifier)",
+    ),
+    "tags": Remark(
+        lambda found: found.equal_words > 0.99 and found.source.words.mean > 2 and found.target.vocabulary <= 200
+        and found.source.vocabulary > 5 * found.target.vocabulary,
+        lambda found: "both sides have as many words in every row, and the target has few different ones: a tagger may fit "
+        "better (docs/tasks.md)",
+    ),
+    "swapped columns": Remark(
+        lambda found: found.source.distinct <= found.looked_at // 10 and found.target.distinct > 5 * found.source.distinct,
+        lambda found: f"{found.source.distinct} different sources for {found.target.distinct:,} different targets: "
+        "are the columns swapped?",
+    ),
+    "numbers": Remark(
+        lambda found: found.target.numbers > 0.9 and found.target.distinct > 20,
+        lambda found: "the targets are numbers, which are written digit by digit here: near misses count as wrong",
+    ),
+    "few rows": Remark(
+        lambda found: found.rows < 50,
+        lambda found: f"{found.rows} rows are hardly enough to learn anything but the rows themselves",
+    ),
+}  # fmt: skip
+
+
+def remarks(found: Survey) -> list[str]:
+    return [remark.text(found) for remark in REMARKS.values() if remark.holds(found)]

@@ -1,0 +1,45 @@
+"""What people are told of a model while and after it is trained: samples, scores with intervals, the worst outputs."""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from regard.decoding.load import can_give
+from regard.evaluation.evaluate import Question, evidence_of
+from regard.evaluation.intervals import with_interval
+from regard.evaluation.metrics import METRICS, rewards
+from regard.evaluation.worst import worst, write_worst
+
+Say = Callable[[str], None]
+SAMPLES, SHOWN = 3, 80  # outputs shown at a validation; characters of each
+WORST = 50  # outputs that worst.tsv lists
+
+
+def tell_samples(rows: Sequence[Any], evidence: Mapping[str, Any], say: Say) -> None:
+    """The first rows that are validated on: input, output, reference."""
+    outputs = evidence["outputs"][0] if "outputs" in evidence else ()
+    for (source, *_, reference), output in zip(rows[:SAMPLES], outputs, strict=False):
+        say(
+            f"    {shorten(source)}  ->  {shorten(output)}{'' if output == reference else f'   (wanted: {shorten(reference)})'}"
+        )
+
+
+def shorten(text: str) -> str:
+    told = text if len(text) <= SHOWN else f"{text[:SHOWN]} ..."
+    return told.replace("\n", "\\n")
+
+
+def tell_scores(question: Question, by: str, directory: Path, say: Say) -> None:
+    """Of the finished model, as it will be used, on the rows it was validated on; the worst outputs are kept in a file."""
+    rows, use = question.pairs, type(question.trained)
+    names = dict.fromkeys(name for name in (by, "exact", "loss") if can_give(use, METRICS[name].needs))
+    evidence = evidence_of(question, {name: METRICS[name] for name in names})
+    scores = {name: with_interval(METRICS[name], *evidence[METRICS[name].needs]) for name in names}
+    for score in scores.values():
+        between = "" if score.interval is None else f" [{score.interval[0]:.2f}, {score.interval[1]:.2f}]"
+        say(f"{score.name} {score.value:.2f}{between}")
+    say(f"on {len(rows):,} rows that were not trained on but chose the checkpoints (95 % intervals, by resampling rows)")
+    if "outputs" in evidence:
+        judge = by if by in rewards() else "exact"
+        write_worst(directory / "worst.tsv", worst(judge, [row[0] for row in rows], *evidence["outputs"], WORST))
+        say(f"the worst outputs are in {directory / 'worst.tsv'}")

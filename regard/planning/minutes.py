@@ -1,0 +1,65 @@
+"""A chosen recipe made to fit into a time: fewer updates, and a smaller model where far too few would be left."""
+
+from typing import Any
+
+from regard.models import configure
+from regard.models.device import choose_device
+from regard.overrides import Overrides, changes
+from regard.planning.example import shapes_of
+from regard.planning.lengths import lengths_of
+from regard.planning.rate import tokens_a_second
+from regard.recipe import Recipe
+from regard.training.display import Display
+
+TRAINING = 0.75  # the share of the time that updates get; validating and saving take the rest
+ENOUGH = 0.3  # of the updates that the recipe wants; with fewer, a model of half the size learns more
+SIZES = ("embedding_size", "hidden_size", "size", "inner")
+SMALLEST = 64  # sizes are not halved below it
+
+
+def within(minutes: float, recipe: Recipe, overrides: Overrides = (), talk: bool = True) -> Recipe:
+    """A few steps are timed here and now; what the user set stays."""
+    say = Display(0, 0, None, talk).say
+    possible = updates_in(minutes, recipe)
+    while possible < ENOUGH * recipe.training.updates and (smaller := halved(recipe)) is not None:
+        recipe = smaller
+        possible = updates_in(minutes, recipe)
+        say(f"a model of half the size, for {minutes:g} minutes are few: {recipe.model['encoder']}")
+    set_by_user = any(key == "training.updates" for key, _ in changes(overrides))
+    if possible >= recipe.training.updates or set_by_user:
+        return recipe
+    say(f"{possible:,} updates instead of {recipe.training.updates:,}, to be done in {minutes:g} minutes")
+    return recipe.model_copy(update={"training": recipe.training.model_copy(update=counts(recipe, possible))})
+
+
+def counts(recipe: Recipe, updates: int) -> dict[str, int]:
+    """All that a recipe counts in updates, in proportion."""
+    share = updates / recipe.training.updates
+    keys = "warmup", "validate_every", "save_every"
+    return {"updates": updates, **{key: max(round(share * getattr(recipe.training, key)), 5) for key in keys}}
+
+
+def updates_in(minutes: float, recipe: Recipe) -> int:
+    config, batch = configure(recipe.model), recipe.data.batch_tokens
+    lengths = lengths_of(recipe.data, config, None, None).lengths
+    device = choose_device(recipe.training.device).type
+    speed = tokens_a_second(recipe.model, shapes_of(recipe.data, config), lengths, batch, recipe.training, device)
+    tokens = lengths.rows(batch) * lengths.target
+    return max(int(minutes * 60 * TRAINING * speed / tokens), 20)
+
+
+def halved(recipe: Recipe) -> Recipe | None:
+    """With half the sizes; None where one of them would be too small."""
+    sections = {name: shrunk(section) if isinstance(section, dict) else section for name, section in recipe.model.items()}
+    changed = recipe.model_copy(update={"model": sections})
+    sizes = [section[key] for section in sections.values() if isinstance(section, dict) for key in SIZES if key in section]
+    return changed if min(sizes, default=0) >= SMALLEST else None
+
+
+def shrunk(section: dict[str, Any]) -> dict[str, Any]:
+    """The attention of a recurrent decoder has a size of its own."""
+    found = {key: value // 2 if key in SIZES else value for key, value in section.items()}
+    inner = section.get("attention")
+    return (
+        {**found, "attention": {**inner, "size": inner["size"] // 2}} if isinstance(inner, dict) and "size" in inner else found
+    )

@@ -1,0 +1,193 @@
+"""What is chosen for files of pairs: each rule with data that call for it, and data that just do not."""
+
+import json
+import random
+
+import numpy as np
+import pytest
+
+from regard.choices import CHOICES, Machine, choose_recipe
+from regard.data import survey as surveys
+from regard.data.store import held_out
+from regard.data.survey import REMARKS, remarks, survey
+from regard.errors import DataError, UserError
+from regard.models import configure
+from regard.recipe import Pairs, Recipe, parse
+
+LAPTOP, GPU = Machine(gpu=False, threads=2), Machine(gpu=True, threads=16)
+WORDS = [f"{a}{b}{c}" for a in "bcdfgklmnp" for b in "aeiou" for c in "rstvwxz"]
+
+
+def write(path, rows):
+    path.write_text("".join(f"{source}\t{target}\n" for source, target in rows), encoding="utf-8")
+    return {"pairs": str(path)}
+
+
+def drawn(rows, make, seed=1):
+    chance = random.Random(seed)
+    return [make(chance) for _ in range(rows)]
+
+
+def sentence(chance, length=9):
+    """Words of an open vocabulary: there is always a new one."""
+    return " ".join(chance.choice(WORDS) + chance.choice(WORDS) for _ in range(length))
+
+
+def sentences(chance):
+    return sentence(chance), sentence(chance)
+
+
+def spelling(chance):
+    word = chance.choice(WORDS) + chance.choice(WORDS)
+    return word, " ".join(word.upper())
+
+
+def stems(chance):
+    word = chance.choice(WORDS) + chance.choice(WORDS)
+    return word, word + "ed"
+
+
+def commands(chance):
+    length = chance.randint(2, 6)
+    return " ".join(chance.choice(["walk", "jump", "look", "run"]) for _ in range(length)), "GO " * length + "END"
+
+
+def chosen(tmp_path, rows, machine=LAPTOP):
+    return choose_recipe(write(tmp_path / "pairs.tsv", rows), machine)
+
+
+def kinds(choice):
+    data = choice.values["data"]
+    own = {name: field["tokenizer"]["kind"] for name, field in data.get("fields", {}).items()}
+    return own or data["tokenizer"]["kind"]
+
+
+# what calls for a choice, and how it shows
+CASES = {
+    "characters in, symbols out": (spelling, 300, lambda it: kinds(it) == {"source": "character", "target": "word"}),
+    "closed vocabularies": (commands, 300, lambda it: kinds(it) == {"source": "word", "target": "word"}),
+    "sentences": (sentences, 300, lambda it: kinds(it) == "bpe" and it.values["data"]["tokenizer"]["shared"]),
+    "copying": (stems, 300, lambda it: it.values["model"]["decoder"].get("copy_words") == "gated"),
+    "made-up stems": (stems, 300, lambda it: it.values["training"].get("made_up_stems") == 0.66),
+    "no made-up stems where there are more": (stems, 600, lambda it: "made_up_stems" not in it.values["training"]),
+    "no copying of other letters": (spelling, 300, lambda it: "copy_words" not in it.values["model"]["decoder"]),
+    "no copying with many rows": (stems, 3200, lambda it: "copy_words" not in it.values["model"]["decoder"]),
+    "BLEU for sentences": (sentences, 300, lambda it: it.values["training"]["validate_by"] == "bleu"),
+    "WER for symbols": (spelling, 300, lambda it: it.values["training"]["validate_by"] == "wer"),
+    "CER for words": (stems, 300, lambda it: it.values["training"]["validate_by"] == "cer"),
+    "small batches for few rows": (spelling, 300, lambda it: it.values["data"]["batch_tokens"] == 256),
+    "a larger model for more rows": (stems, 3200, lambda it: it.values["model"]["encoder"]["hidden_size"] == 256),
+    "a small model for few rows": (stems, 2900, lambda it: it.values["model"]["encoder"]["hidden_size"] == 128),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_data_call_for(name, tmp_path):
+    make, rows, holds = CASES[name]
+    assert holds(chosen(tmp_path, drawn(rows, make)))
+
+
+@pytest.mark.parametrize(
+    ("rows", "machine", "kind"), [(10_000, GPU, "transformer"), (9_990, GPU, "recurrent"), (10_000, LAPTOP, "recurrent")]
+)
+def test_a_transformer_wants_rows_and_a_gpu(rows, machine, kind, tmp_path):
+    values = chosen(tmp_path, drawn(rows, sentences), machine).values
+    assert values["model"]["encoder"]["kind"] == kind
+    assert values["training"].get("precision", "float32") == ("bfloat16" if kind == "transformer" else "float32")
+
+
+@pytest.mark.parametrize("make", [spelling, stems, commands, sentences])
+@pytest.mark.parametrize("rows", [3, 40, 700])
+@pytest.mark.parametrize("machine", [LAPTOP, GPU])
+def test_every_choice_is_a_recipe(make, rows, machine, tmp_path):
+    recipe = parse(Recipe, chosen(tmp_path, drawn(rows, make), machine).values)
+    configure(recipe.model)
+
+
+def test_the_same_files_give_the_same_recipe(tmp_path):
+    rows = drawn(500, stems)
+    assert chosen(tmp_path, rows).values == chosen(tmp_path, rows).values
+
+
+def test_every_rule_says_what_made_us_write_it():
+    assert all(rule.evidence for rule in CHOICES.values())
+
+
+def test_long_targets_are_not_cut(tmp_path):
+    values = chosen(tmp_path, [(f"{word}", "a " * 900 + "z") for word in WORDS]).values
+    assert values["decoding"]["max_length"] > 900
+    assert values["decoding"]["max_ratio"] * 4 + 10 > 900
+    assert values["data"]["max_length"] > 901
+
+
+@pytest.mark.parametrize("rows", [20, 1000, 3000])
+def test_rows_that_are_held_out_are_never_looked_into(rows, tmp_path, monkeypatch):
+    files = write(tmp_path / "pairs.tsv", [(f"s{line}", f"t{line}") for line in range(1, rows + 1)])
+    seen = []
+    facts = surveys.facts_of_pairs
+    monkeypatch.setattr(surveys, "facts_of_pairs", lambda pairs: seen.extend(pairs) or facts(pairs))
+    survey(parse(Pairs, files))
+    aside = {f"s{line + 1}" for line in held_out(np.arange(1, rows + 1), None, 1).nonzero()[0]}
+    assert seen
+    assert aside
+    assert not aside & {source for source, _ in seen}
+
+
+def test_large_files_are_sampled(tmp_path, monkeypatch):
+    monkeypatch.setattr(surveys, "SAMPLE", 50)
+    files = write(tmp_path / "pairs.tsv", [(f"s{line}", f"t{line}") for line in range(1000)])
+    found = survey(parse(Pairs, files))
+    assert (found.rows, found.looked_at) == (1000, 50)
+
+
+ODD = {
+    "bad rows": lambda: [*drawn(60, stems), ("only", "")],
+    "repeated rows": lambda: [("a", "b"), ("c", "d")] * 40,
+    "one input, several outputs": lambda: [(f"{word}", f"{word}{number}") for word in WORDS[:60] for number in range(2)],
+    "equal columns": lambda: [(word, word) for word in WORDS[:80]],
+    "labels": lambda: drawn(300, lambda chance: (sentence(chance), chance.choice(["good", "bad"]))),
+    "tags": lambda: drawn(300, lambda chance: (sentence(chance, 5), " ".join(chance.choice("NVD") for _ in range(5)))),
+    "swapped columns": lambda: drawn(300, lambda chance: (chance.choice(["good", "bad"]), sentence(chance))),
+    "numbers": lambda: drawn(300, lambda chance: (sentence(chance), str(chance.randint(1, 10**6)))),
+    "few rows": lambda: drawn(20, stems),
+}
+
+
+@pytest.mark.parametrize("name", REMARKS)
+def test_odd_data_are_remarked_on(name, tmp_path):
+    found = survey(parse(Pairs, write(tmp_path / "pairs.tsv", ODD[name]())))
+    assert REMARKS[name].holds(found)
+    assert REMARKS[name].text(found) in remarks(found)
+
+
+def test_good_data_are_not_remarked_on(tmp_path):
+    assert remarks(survey(parse(Pairs, write(tmp_path / "pairs.tsv", drawn(300, spelling))))) == []
+
+
+def test_a_file_without_pairs(tmp_path):
+    path = tmp_path / "text.tsv"
+    path.write_text("just a line\nand another\n")
+    with pytest.raises(DataError, match=r"no row can be used, 2 are bad; the first: .*text\.tsv:1"):
+        choose_recipe({"pairs": str(path)})
+
+
+def test_more_columns_want_a_recipe(tmp_path):
+    files = write(tmp_path / "pairs.tsv", drawn(30, stems))
+    with pytest.raises(UserError, match="name a recipe"):
+        choose_recipe({**files, "source_column": 0, "target_column": 1, "columns": {"label": 1}})
+
+
+def test_overlap_by_hand(tmp_path):
+    found = survey(parse(Pairs, write(tmp_path / "pairs.tsv", [("a b c", "a b x y"), ("d", "d")] * 30)))
+    assert found.copied_words == pytest.approx(3 / 5, abs=0.02)
+    assert found.longest_ratio["words"] == pytest.approx(5 / 4)
+
+
+def test_what_the_user_says_of_the_data_counts(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    path.write_text("".join(json.dumps({"la": f"rex {row}", "en": f"king {row}"}) + "\n" for row in range(40)))
+    files = {"pairs": str(path), "columns": {"source": "la", "target": "en"}}
+    chosen = choose_recipe(files, LAPTOP, tokenizer={"kind": "byte"})
+    assert chosen.values["data"]["tokenizer"]["kind"] == "byte"
+    assert "fields" not in chosen.values["data"]
+    assert "tokenizer" not in [name for name, *_ in chosen.told]
