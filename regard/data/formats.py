@@ -18,7 +18,9 @@ PAIRS = [
     ("sentence", "translation"), ("text", "summary"), ("document", "summary"),
 ]  # fmt: skip
 HEADER = {name for pair in PAIRS for name in pair} | {"label", "tags"}
-LANGUAGES = set("ar cs de el en es fi fr hu it ja ko la nl pl pt ru sv tr zh".split())
+LANGUAGES = {
+    "ar", "cs", "de", "el", "en", "es", "fi", "fr", "hu", "it", "ja", "ko", "la", "nl", "pl", "pt", "ru", "sv", "tr", "zh",
+}  # fmt: skip
 
 
 class Sign(NamedTuple):
