@@ -1,9 +1,10 @@
 """How far what `regard train` chooses is from the best of a grid, on data sets of many kinds.
 
-    REGARD_DATA=../shared/data python benchmarks/choices.py --sets codes cmudict800 --grid 12 --rows 500
+    REGARD_DATA=../shared/data python benchmarks/choices.py --sets codes cmudict800 --grid 12 --rows 500 --jobs 2
 
 For each set: a JSON row for each point of the grid (all have the updates and the batches of the chosen recipe), and one with
-the regret: the chosen recipe's score on test rows over the best score of all. Without a grid: the chosen recipe alone.
+the regret: the chosen recipe's score on test rows over the best score of all. Without a grid: the chosen recipe alone. A row
+has the seconds that training took, and how many of them had passed at the first validation within a tenth of the last score.
 """
 
 import argparse
@@ -16,6 +17,8 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +31,10 @@ from regard.decoding.load import load
 from regard.evaluation.metrics import METRICS
 from regard.overrides import override
 from regard.recipe import Recipe, parse
+from regard.training.callbacks import Callbacks
 
 Rows = list[tuple[str, str]]
+Splits = dict[str, Rows]  # train and test; valid where the data set has such rows
 DATA = Path(os.environ.get("REGARD_DATA", "../shared/data"))
 LANGUAGES = [
     "arabic", "czech", "english", "finnish", "french", "georgian", "german", "hebrew", "hungarian", "navajo", "russian",
@@ -38,30 +43,33 @@ LANGUAGES = [
 
 
 def lines(name: str) -> list[str]:
-    content = (DATA / name).read_bytes()
-    return (gzip.decompress(content) if name.endswith(".gz") else content).decode().split("\n")[:-1]
+    """Of a file that may be packed."""
+    path = DATA / name
+    content = path.read_bytes() if path.exists() else gzip.decompress((DATA / f"{name}.gz").read_bytes())
+    return content.decode().split("\n")[:-1]
 
 
-def parallel(pattern: str, sides: tuple[str, str], train: str, test: str) -> dict[str, Rows]:
-    """Two files a split; those of the training rows may be packed."""
+def parallel(pattern: str, sides: tuple[str, str], **splits: str) -> Splits:
+    """Two files a split."""
 
     def split(name: str) -> Rows:
         source, target = (lines(pattern.format(name, side)) for side in sides)
         return list(zip(source, target, strict=True))
 
-    return {"train": split(train), "test": split(test)}
+    return {name: split(file) for name, file in splits.items()}
 
 
-def pronunciations(most: int | None = None) -> dict[str, Rows]:
+def pronunciations(most: int | None = None) -> Splits:
     def rows(name: str) -> Rows:
-        return [(word, one) for line in lines(name) for word, all_ in [line.split("\t")] for one in all_.split(" | ")]
+        pairs = [line.split("\t") for line in lines(f"cmudict/{name}.tsv")]
+        return [(word, one) for word, variants in pairs for one in variants.split(" | ")]
 
-    train = rows("cmudict/train.tsv.gz")
+    train = rows("train")
     random.Random(1).shuffle(train)
-    return {"train": train[:most], "test": rows("cmudict/test.tsv.gz")}
+    return {"train": train[:most], "test": rows("test"), **({} if most else {"valid": rows("dev")})}
 
 
-def inflections(size: str, language: str) -> dict[str, Rows]:
+def inflections(size: str, language: str) -> Splits:
     """Letters and tags, with spaces between them; the form in letters."""
 
     def spaced(word: str) -> str:
@@ -71,10 +79,10 @@ def inflections(size: str, language: str) -> dict[str, Rows]:
         parts = [line.split("\t") for line in lines(f"sigmorphon2017/{language}-{name}") if line]
         return [(f"{spaced(lemma)} {tags.replace(';', ' ')}", spaced(form)) for lemma, form, tags in parts]
 
-    return {"train": rows(f"train-{size}" + (".gz" if size == "high" else "")), "test": rows("test")}
+    return {"train": rows(f"train-{size}"), "valid": rows("dev"), "test": rows("test")}
 
 
-def codes() -> dict[str, Rows]:
+def codes() -> Splits:
     """Made up: `KLM 417 red` -> `KLM-00417-R`."""
     chance = random.Random(5)
 
@@ -117,9 +125,14 @@ def with_keys(values: dict[str, Any], words: dict[str, Any]) -> dict[str, Any]:
 
 def trained(values: dict[str, Any], files: dict[str, Any], test: Rows, score: str, folder: Path) -> dict[str, Any]:
     """One run, judged on rows that it never saw; several right answers of one source are all right."""
-    values["data"]["train"] = files
-    started = time.monotonic()
-    run.train(parse(Recipe, values), folder, talk=False)
+    values["data"] |= files
+    recipe, started, seen = parse(Recipe, values), time.monotonic(), list[tuple[float, float]]()
+    by = METRICS[recipe.training.validate_by or "loss"]
+
+    def watch(step: int, scores: dict[str, float]) -> None:
+        seen.append((time.monotonic() - started, by.rank(scores[recipe.training.validate_by or "loss"])))
+
+    run.train(recipe, folder, talk=False, callbacks=Callbacks(on_validation=watch))
     seconds, model = time.monotonic() - started, load(folder)
     answers: dict[str, list[str]] = {}
     for source, target in test:
@@ -130,28 +143,58 @@ def trained(values: dict[str, Any], files: dict[str, Any], test: Rows, score: st
     else:
         value = METRICS[score].function(outputs, [right[:1] for right in answers.values()]).value
     parameters = sum(one.numel() for one in model.model.parameters())
-    return {"score": round(value, 2), "seconds": round(seconds), "parameters": parameters}
+    told = {"score": round(value, 2), "seconds": round(seconds), "seconds_to_near": round(near_the_end(seen))}
+    return {**told, "parameters": parameters, "validations": len(seen)}
 
 
-def tried(name: str, number: int, rows: int | None, overrides: list[str]) -> None:
+def near_the_end(seen: list[tuple[float, float]]) -> float:
+    """When the first validation was within a tenth of the best. A rank is a score, or an error below 0."""
+    best = max(rank for _, rank in seen)
+    return next(seconds for seconds, rank in seen if rank >= (0.9 if best > 0 else 1.1) * best)
+
+
+def tried(job: tuple[str, str, dict[str, Any], int | None, int | None]) -> dict[str, Any]:
+    """One point of a grid."""
+    name, point, values, rows, threads = job
+    if threads:
+        torch.set_num_threads(threads)
     make, score = SETS[name]
-    found = make()
+    row = {"benchmark": "choices", "set": name, "point": point, "by": score}
     with tempfile.TemporaryDirectory() as folder:
-        files, test = put(found["train"], Path(folder) / "train.jsonl"), found["test"][:rows]
-        points = list(grid(choose_recipe(files).values, number))
-        scores = {}
-        for index, (point, values) in enumerate(points):
-            row = {"benchmark": "choices", "set": name, "point": point, "by": score}
-            try:
-                row |= trained(override(values, overrides), files, test, score, Path(folder) / f"run-{index}")
-                scores[point] = row["score"]
-            except Exception as error:  # a point of the grid that cannot be trained is told, and the others go on
-                row["error"] = str(error)[:200]
+        found = make()
+        files = {split: put(found[split], Path(folder) / f"{split}.jsonl") for split in ("train", "valid") if split in found}
+        try:
+            return row | trained(values, files, found["test"][:rows], score, Path(folder) / "run")
+        except Exception as error:  # a point that cannot be trained is told, and the others go on
+            return row | {"error": f"{type(error).__name__}: {error}"[:200]}
+
+
+def points_of(name: str, number: int, overrides: list[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+    with tempfile.TemporaryDirectory() as folder:
+        files = put(SETS[name][0]()["train"], Path(folder) / "train.jsonl")
+        for point, values in grid(choose_recipe(files).values, number):
+            yield point, override(values, overrides)
+
+
+def compare(sets: list[str], number: int, rows: int | None, threads: int | None, jobs: int, overrides: list[str]) -> None:
+    """All points of all sets, `jobs` of them at a time."""
+    scores: dict[str, dict[str, float]] = {name: {} for name in sets}
+    with ProcessPoolExecutor(jobs, get_context("spawn"), max_tasks_per_child=1) as pool:
+        asked = [(name, *point, rows, threads) for name in sets for point in points_of(name, number, overrides)]
+        for done in as_completed([pool.submit(tried, job) for job in asked]):
+            row = done.result()
             print(json.dumps(row), flush=True)
-    if len(scores) > 1:
-        best = max(scores, key=scores.__getitem__)
-        ratio = round(scores["chosen"] / max(scores[best], 1e-9), 3)
-        print(json.dumps({"benchmark": "choices", "set": name, "best": best, "of": len(scores), "ratio": ratio}), flush=True)
+            if "score" in row:
+                scores[row["set"]][row["point"]] = row["score"]
+    ratios = []
+    for name, found in scores.items():
+        if len(found) > 1 and "chosen" in found:
+            best = max(found, key=found.__getitem__)
+            ratios.append(round(found["chosen"] / max(found[best], 1e-9), 3))
+            row = {"benchmark": "choices", "set": name, "best": best, "of": len(found), "ratio": ratios[-1]}
+            print(json.dumps(row), flush=True)
+    if ratios:
+        print(json.dumps({"benchmark": "choices", "median": statistics.median(ratios), "worst": min(ratios)}), flush=True)
 
 
 CUTS: dict[str, dict[str, Any]] = {
@@ -165,26 +208,24 @@ KINDS: dict[str, dict[str, Any]] = {
     "GRU of 256": recurrent("gru", 128, 256, 1, 0.3),
     "Transformer of 128": transformer(128, 512, 2, 4, 0.2),
 }
-SETS: dict[str, tuple[Callable[[], dict[str, Rows]], str]] = {
+SETS: dict[str, tuple[Callable[[], Splits], str]] = {
     "codes": (codes, "exact"),
     "cmudict800": (lambda: pronunciations(800), "exact"),
     "cmudict": (pronunciations, "exact"),
-    "scan": (lambda: parallel("scan/simple.{}.{}.gz", ("in", "out"), "train", "test"), "exact"),
-    "conala": (lambda: parallel("conala/{}.{}", ("nl", "code"), "train", "test"), "bleu_as_cut"),
-    "tatoeba": (
-        lambda: {
-            "train": parallel("tatoeba_de-en/{}.{}.gz", ("de", "en"), "train", "train")["train"],
-            "test": parallel("tatoeba_de-en/{}.{}", ("de", "en"), "test", "test")["test"],
-        },
-        "bleu",
+    "scan": (lambda: parallel("scan/simple.{}.{}", ("in", "out"), train="train", test="test"), "exact"),
+    "django": (lambda: parallel("django/{}.{}", ("anno", "code"), train="train", valid="dev", test="test"), "exact"),
+    "conala": (lambda: parallel("conala/{}.{}", ("nl", "code"), train="train", test="test"), "bleu_as_cut"),
+    "tatoeba": (lambda: parallel("tatoeba_de-en/{}.{}", ("de", "en"), train="train", valid="dev", test="test"), "bleu"),
+    "multi30k": (
+        lambda: parallel("multi30k/raw/{}.{}", ("de", "en"), train="train", valid="val", test="test_2016_flickr"), "bleu",
     ),
-    "multi30k": (lambda: parallel("multi30k/raw/{}.{}.gz", ("de", "en"), "train", "test_2016_flickr"), "bleu"),
+    "europarl": (lambda: parallel("europarl_de-en/{}.{}", ("de", "en"), train="train", valid="dev", test="test"), "bleu"),
     **{
         f"sigmorphon-{size}-{language}": (lambda size=size, language=language: inflections(size, language), "exact")
         for size in ("low", "medium", "high")
         for language in LANGUAGES
     },
-}
+}  # fmt: skip
 
 
 def main() -> None:
@@ -193,12 +234,10 @@ def main() -> None:
     parser.add_argument("--grid", type=int, default=0, help="points beside the chosen one")
     parser.add_argument("--rows", type=int, help="test rows to score")
     parser.add_argument("--threads", type=int, help="of torch")
+    parser.add_argument("--jobs", type=int, default=1, help="trainings at a time")
     parser.add_argument("overrides", nargs="*", help="key.path=value, for all points (after --)")
     given = parser.parse_args()
-    if given.threads:
-        torch.set_num_threads(given.threads)
-    for name in given.sets:
-        tried(name, given.grid, given.rows, given.overrides)
+    compare(given.sets, given.grid, given.rows, given.threads, given.jobs, given.overrides)
 
 
 if __name__ == "__main__":

@@ -154,9 +154,10 @@ class Training(Section):
     accumulate: Annotated[int, Field(gt=0, le=65_536)] = 1  # pieces of a batch, computed in turn: the same but for dropout
     precision: Literal["float32", "bfloat16"] = "float32"
     validate_every: Positive = 500
+    validate_first: Positive | None = None  # one more validation, before the first of these
     # decides on the best checkpoints; equal scores are told apart by the loss
     validate_by: Annotated[str | None, entry_of("metric")] = None  # null: what is usual for the shape of model
-    patience: Positive | None = 10  # validations without a better score before stopping
+    patience: Positive | None = 10  # validations without a better score before stopping; two after one that is perfect
     save_every: Positive = 500
     keep_last: Positive = 2
     average: Positive = 1  # the model is the mean of the best `average` checkpoints

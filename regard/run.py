@@ -24,9 +24,9 @@ from regard.decoding.load import in_use, used_as
 from regard.errors import DamagedError, UserError
 from regard.evaluation.alignment import choose_reading, read_gold
 from regard.evaluation.candidates import proposer
-from regard.evaluation.evaluate import Question, measure
+from regard.evaluation.evaluate import Question, measure, read_test
 from regard.evaluation.metrics import METRICS
-from regard.evaluation.telling import tell_samples, tell_scores
+from regard.evaluation.telling import tell_samples, tell_scores, tell_test
 from regard.imports import GIVEN, advised
 from regard.models import MODELS, build, configure, refuse_two_vocabularies
 from regard.models.device import make_deterministic
@@ -89,7 +89,8 @@ def train(
             spool.keep(spooled, directory / "spooled", begun=any((directory / "checkpoints").glob("step-*")))
             say(f"a copy of the rows is kept in {directory / 'spooled'}")
         prepared = processes.in_turn(lambda: prepare(whole, directory, say))
-        return fit(whole, directory, prepared, processes, talk, say, identity_of(recipe, prepared), callbacks)
+        tests = recipe.data.test if talk else {}  # those of a generated corpus are left to `regard evaluate`
+        return fit(whole, directory, prepared, processes, talk, say, identity_of(recipe, prepared), callbacks, tests)
 
 
 def identity_of(recipe: Recipe, prepared: Prepared) -> dict[str, Any]:
@@ -193,10 +194,13 @@ def fitted_fields(
 
 def fit(
     recipe: Recipe, directory: Path, prepared: Prepared, processes: Group, talk: bool, say: Say,
-    identity: dict[str, Any], callbacks: Callbacks,
+    identity: dict[str, Any], callbacks: Callbacks, tests: Mapping[str, Pairs],
 ) -> int | None:  # fmt: skip
     preflight.check_metric(recipe, MODELS[configure(recipe.model).kind])
     gold = valid_gold(recipe.data, prepared.valid)
+    test_rows = {
+        name: read_test(files, prepared.fields) for name, files in tests.items()
+    }  # a bad one is told now, not at the end
     if recipe.data.valid is None and processes.first:
         keep_valid(directory, prepared)
     keep_freed_memory()
@@ -204,10 +208,13 @@ def fit(
     torch.manual_seed(recipe.training.seed)
     model = build(configure(recipe.model), *prepared.shapes).to(processes.device)
     parameters = sum(parameter.numel() for parameter in model.parameters())
-    threads = f", {torch.get_num_threads()} threads" if processes.device.type == "cpu" else ""
+    number = torch.get_num_threads()
+    threads = f", {number} thread{'s' * (number > 1)}" if processes.device.type == "cpu" else ""
     epochs = recipe.training.updates / len(prepared.plan)
     say(f"{parameters:,} parameters on {processes.device}{threads}")
     say(f"{recipe.training.updates:,} updates, {epochs:.1f} passes over the rows; best by {metric_of(recipe)}")
+    if smoothing := recipe.training.label_smoothing:
+        say(f"losses of training have label smoothing ({smoothing:g}) in them; those of validation do not, and are lower")
     start, risk = recipe.training.start_from, recipe.training.risk
     if start is not None and not any((directory / "checkpoints").glob("step-*")):
         start_weights(model, start, recipe.model)
@@ -227,7 +234,7 @@ def fit(
     propose = None if risk is None else proposer(trained, risk)
     given = (recipe.training, directory, processes, validate, propose, identity, lambda scores: METRICS[by].rank(scores[by]))
     feed = feed_of(prepared.store, prepared.plan, model.writes, recipe.training)
-    trainer = Trainer(model, feed, *given, callbacks)
+    trainer = Trainer(model, feed, *given, callbacks, METRICS[by].highest)
     ending = trainer.run(talk)
     if ending.signal is None and processes.first:
         steps = choose_weights(recipe, directory, model, validate, ending.progress.best)
@@ -235,8 +242,12 @@ def fit(
         mean = f", the mean of {len(steps)} checkpoints" if len(steps) > 1 else ""
         if talk:
             tell_scores(Question(trained, prepared.valid, gold, recipe.decoding), by, directory, say)
+            for name, rows in test_rows.items():
+                tell_test(name, Question(trained, rows, None, recipe.decoding), by, say)
         say(f"the model is in {directory / 'model'}{mean}")
-        say(f"use it: {used_as(type(model)).usage.replace('MODEL', str(directory))}")
+        use = used_as(type(model))
+        for command, what in ((use.usage, "use it"), *use.further):
+            say(f"{what}: {command.replace('MODEL', str(directory))}")
     elif ending.signal is not None:
         say(f"stopped at step {ending.progress.step}; continue with `{processes.command} train -r {directory} --resume`")
     return ending.signal

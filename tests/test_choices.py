@@ -67,6 +67,14 @@ CASES = {
     "characters in, symbols out": (spelling, 300, lambda it: kinds(it) == {"source": "character", "target": "word"}),
     "closed vocabularies": (commands, 300, lambda it: kinds(it) == {"source": "word", "target": "word"}),
     "sentences": (sentences, 300, lambda it: kinds(it) == "bpe" and it.values["data"]["tokenizer"]["shared"]),
+    "labels are words": (
+        lambda chance: (sentence(chance), chance.choice(["good", "bad"])), 300,
+        lambda it: kinds(it) == {"source": "bpe", "target": "word"},
+    ),
+    "one word of an open set is spelled": (
+        lambda chance: (sentence(chance), chance.choice(WORDS) + chance.choice(WORDS)), 300,
+        lambda it: kinds(it) == {"source": "bpe", "target": "character"},
+    ),
     "copying": (stems, 300, lambda it: it.values["model"]["decoder"].get("copy_words") == "gated"),
     "made-up stems": (stems, 300, lambda it: it.values["training"].get("made_up_stems") == 0.66),
     "no made-up stems where there are more": (stems, 600, lambda it: "made_up_stems" not in it.values["training"]),
@@ -78,7 +86,7 @@ CASES = {
     "small batches for few rows": (spelling, 300, lambda it: it.values["data"]["batch_tokens"] == 256),
     "a larger model for more rows": (stems, 3200, lambda it: it.values["model"]["encoder"]["hidden_size"] == 256),
     "a small model for few rows": (stems, 2900, lambda it: it.values["model"]["encoder"]["hidden_size"] == 128),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -141,6 +149,7 @@ def test_large_files_are_sampled(tmp_path, monkeypatch):
 
 
 ODD = {
+    "suspicious rows": lambda: [*drawn(60, stems), ("caf\u00c3\u00a9", "cafe")],
     "bad rows": lambda: [*drawn(60, stems), ("only", "")],
     "repeated rows": lambda: [("a", "b"), ("c", "d")] * 40,
     "one input, several outputs": lambda: [(f"{word}", f"{word}{number}") for word in WORDS[:60] for number in range(2)],
@@ -191,3 +200,15 @@ def test_what_the_user_says_of_the_data_counts(tmp_path):
     assert chosen.values["data"]["tokenizer"]["kind"] == "byte"
     assert "fields" not in chosen.values["data"]
     assert "tokenizer" not in [name for name, *_ in chosen.told]
+
+
+@pytest.mark.parametrize("rows", [9_990, 10_000])
+def test_a_transformer_gets_enough_updates_of_a_size_that_fits_them(rows, tmp_path):
+    values = chosen(tmp_path, drawn(rows, sentences), GPU).values
+    enough = values["training"]["updates"] >= 4_000 and values["data"]["batch_tokens"] <= 4_096
+    assert enough or values["model"]["encoder"]["kind"] == "recurrent"
+
+
+def test_the_first_validation_comes_early(tmp_path):
+    training = chosen(tmp_path, drawn(3000, sentences)).values["training"]
+    assert training["validate_first"] == training["validate_every"] // 4

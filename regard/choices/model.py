@@ -82,7 +82,8 @@ def made_up(case: Case) -> bool:
 
 def batches(case: Case) -> Values:
     """Some fifty updates an epoch where there are few rows; large batches where there is enough text."""
-    most = 16384 if case.machine.gpu and case.epoch > 2_500_000 else 8192 if is_transformer(case) else 4096
+    much = is_transformer(case) and case.epoch > 1_000_000
+    most = 16384 if case.machine.gpu and case.epoch > 2_500_000 else 8192 if much else 4096
     longest = max(longest_tokens(case, name) for name in case.found.columns)
     size = min(max(512 if made_up(case) else 256, 2 ** round(math.log2(max(case.epoch / 60, 1)))), most)
     return {"data.batch_tokens": max(size, round_up(2 * longest) if longest > size / 2 else size)}
@@ -92,7 +93,8 @@ def schedule(case: Case) -> Values:
     """Passes over the data until a small model has learned it; fewer for more rows."""
     epochs = next(number for most, number in EPOCHS if case.found.rows <= most)
     per_epoch = max(1.15 * case.epoch / case.chosen["data.batch_tokens"], 1)
-    updates = round_up(min(max(epochs * per_epoch, 2_000 if made_up(case) else 500), 100_000 if case.machine.gpu else 20_000))
+    least = 2_000 if made_up(case) else 4_000 if is_transformer(case) else 500
+    updates = round_up(min(max(epochs * per_epoch, least), 100_000 if case.machine.gpu else 20_000))
     small = case.chosen["model.encoder"].get("hidden_size", 512) <= 128
     every = max(updates // 16, 25)
     return {
@@ -100,6 +102,7 @@ def schedule(case: Case) -> Values:
         "training.warmup": max(updates // 10, 20),
         "training.learning_rate": 0.001 if case.chosen["model.encoder"].get("size", 0) >= 512 else 0.003 if small else 0.002,
         "training.validate_every": every,
+        "training.validate_first": max(every // 4, 10),
         "training.save_every": every,
         "training.log_every": min(max(updates // 100, 5), 50),
         "training.average": 3,

@@ -39,7 +39,7 @@ CHOICES: dict[str, Rule] = {
     ),
     "batch": Rule(
         batches, lambda case: f"about {case.epoch / case.chosen['data.batch_tokens']:,.0f} updates an epoch",
-        "small data wants many small updates",
+        "small data wants many small updates: multi30k de-en 41.9 BLEU with 4,000 of 4,096 tokens, 37.6 with 1,520 of 8,192",
     ),
     "schedule": Rule(
         schedule,

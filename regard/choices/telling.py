@@ -10,6 +10,8 @@ def survey_lines(found: Survey) -> list[str]:
     return [
         f"{found.rows:,} rows{looked}",
         *(f"{name}: {column_line(facts)}" for name, facts in found.columns.items()),
+        f"a target has {found.ratio.mean:.2f} characters for one of its source (99 of 100: up to {found.ratio.most:.2f}; "
+        f"the most: {found.ratio.longest:.2f})",
         f"{found.copied_words:.0%} of the target's words and {found.copied_letters:.0%} of its letters stand in the source",
         *(f"note: {remark}" for remark in remarks(found)),
     ]

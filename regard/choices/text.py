@@ -8,10 +8,9 @@ from regard.data.survey import ColumnFacts, Survey
 
 
 def symbols(facts: ColumnFacts) -> bool:
-    """Words from a closed set: phonemes, commands, letters with spaces between them."""
-    if facts.words.mean < 1.5:
-        return False
-    return facts.letters_in_word < 2.5 or (facts.new_words <= 0.005 and facts.vocabulary <= 3000 and facts.words.mean > 1.5)
+    """Words from a closed set: phonemes, commands, labels, letters with spaces between them."""
+    closed = facts.new_words <= 0.005 and facts.vocabulary <= 3000
+    return closed or (facts.words.mean >= 1.5 and facts.letters_in_word < 2.5)
 
 
 def spelled(facts: ColumnFacts) -> bool:

@@ -3,7 +3,7 @@
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,6 +12,7 @@ import numpy.typing as npt
 from regard.data.faults import Fault
 from regard.data.readers import read_rows
 from regard.data.store import held_out_number, line_hashes
+from regard.data.suspicious import ratio, suspicious_rows
 from regard.errors import DataError
 from regard.recipe import Pairs
 
@@ -55,13 +56,16 @@ class Survey(NamedTuple):
     bad: int
     faults: list[Fault]  # the first of the bad ones
     looked_at: int  # rows: none that training holds out
+    suspicious: int  # of these
+    suspects: list[Fault]  # the first of them
     repeated: float  # the share of rows that stand more than once
     many_targets: float  # the share of sources that have several targets
     same: float  # the share of rows whose columns are equal
     copied_words: float  # the share of the target's words that stand in its source
     copied_letters: float  # the same of its characters, three in a row
     equal_words: float  # the share of rows with as many words on both sides
-    longest_ratio: dict[str, float]  # the target's length over the source's, the largest; by unit
+    ratio: Spread  # the target's length over the source's, in characters
+    longest_ratio: dict[str, float]  # the same, the largest, by unit
     columns: dict[str, ColumnFacts]
 
     @property
@@ -77,22 +81,23 @@ class Sampled:
     """The rows whose lines have the largest hashes; those with the smallest may be held out, and are never among them."""
 
     def __init__(self, seed: int) -> None:
-        self.seed, self.rows, self.count, self.floor = seed, list[tuple[int, tuple[str, str]]](), 0, 0
+        self.seed, self.rows, self.count, self.floor = seed, list[tuple[int, int, tuple[str, str]]](), 0, 0
 
     def add(self, lines: Sequence[int], sources: Sequence[str], targets: Sequence[str]) -> None:
         self.count += len(lines)
         hashes = line_hashes(np.asarray(lines, np.int64), self.seed)
         kept = np.flatnonzero(hashes >= np.uint64(self.floor)).tolist()
-        self.rows += [(int(hashes[place]), (sources[place], targets[place])) for place in kept]
+        self.rows += [(int(hashes[place]), lines[place], (sources[place], targets[place])) for place in kept]
         if len(self.rows) > 2 * SAMPLE:
             self.rows = sorted(self.rows, reverse=True)[:SAMPLE]
             self.floor = self.rows[-1][0]
 
-    def pairs(self, held_out: int | None) -> list[tuple[str, str]]:
-        """A quarter more than training holds out is left aside: some rows may prove too long, and others take their place."""
+    def pairs(self, held_out: int | None) -> list[tuple[int, tuple[str, str]]]:
+        """With their lines. A quarter more than training holds out is left aside: some rows may prove too long, and others
+        take their place."""
         aside = held_out_number(self.count, held_out)
         most = max(min(SAMPLE, self.count - aside - aside // 4), 1)
-        return [row for _, row in sorted(self.rows, reverse=True)[:most]]
+        return [(line, pair) for _, line, pair in sorted(self.rows, reverse=True)[:most]]
 
 
 def survey(files: Pairs, held_out: int | None = None, seed: int = 1) -> Survey:
@@ -104,8 +109,11 @@ def survey(files: Pairs, held_out: int | None = None, seed: int = 1) -> Survey:
     if not sampled.count:
         first = f"; the first: {faults[0]}" if faults else ""
         raise DataError(f"{' and '.join(map(str, files.files))}: no row can be used, {bad:,} are bad{first}")
-    pairs = sampled.pairs(held_out)
-    return Survey(sampled.count, bad, faults, len(pairs), **facts_of_pairs(pairs))
+    seen = sampled.pairs(held_out)
+    pairs = [pair for _, pair in seen]
+    odd = sorted((seen[place][0], problem) for place, problem in suspicious_rows(pairs))
+    suspects = [Fault(files.file_of("source"), line, problem) for line, problem in odd[:SHOWN]]
+    return Survey(sampled.count, bad, faults, len(pairs), len(odd), suspects, **facts_of_pairs(pairs))
 
 
 def facts_of_pairs(pairs: Sequence[tuple[str, str]]) -> dict[str, Any]:
@@ -119,10 +127,8 @@ def facts_of_pairs(pairs: Sequence[tuple[str, str]]) -> dict[str, Any]:
         "copied_words": found_in(words),
         "copied_letters": found_in([(three(source), three(target)) for source, target in pairs]),
         "equal_words": share(len(source) == len(target) for source, target in words),
-        "longest_ratio": {
-            "characters": longest_ratio(pairs),
-            "words": longest_ratio(words),
-        },
+        "ratio": spread_of(map(ratio, pairs)),
+        "longest_ratio": {"characters": longest_ratio(pairs), "words": longest_ratio(words)},
         "columns": {"source": column_facts(sources), "target": column_facts(targets)},
     }
 
@@ -172,8 +178,12 @@ def column_facts(texts: Sequence[str]) -> ColumnFacts:
 
 
 def spread(rows: Sequence[Sequence[str]]) -> Spread:
-    lengths: npt.NDArray[np.int64] = np.fromiter(map(len, rows), np.int64)
-    return Spread(float(lengths.mean()), float(np.percentile(lengths, 99)), float(lengths.max()))
+    return spread_of(map(len, rows))
+
+
+def spread_of(numbers: Iterable[float]) -> Spread:
+    values: npt.NDArray[np.float64] = np.fromiter(numbers, np.float64)
+    return Spread(float(values.mean()), float(np.percentile(values, 99)), float(values.max()))
 
 
 def new_words(rows: Sequence[Sequence[str]]) -> float:
@@ -197,7 +207,8 @@ def plain_facts(found: Survey) -> dict[str, Any]:
     columns = {name: facts._asdict() for name, facts in found.columns.items()}
     for facts in columns.values():
         facts |= {key: facts[key]._asdict() for key in ("characters", "words")}
-    return {**found._asdict(), "faults": list(map(str, found.faults)), "columns": columns}
+    told = {key: list(map(str, getattr(found, key))) for key in ("faults", "suspects")}
+    return {**found._asdict(), **told, "ratio": found.ratio._asdict(), "columns": columns}
 
 
 class Remark(NamedTuple):
@@ -216,6 +227,10 @@ def looks_like_labels(found: Survey) -> bool:
 # What a person would want to know before training; none of it stops a run
 REMARKS: dict[str, Remark] = {
     "bad rows": Remark(lambda found: found.bad > 0, lambda found: f"{found.bad:,} bad rows; the first: {found.faults[0]}"),
+    "suspicious rows": Remark(
+        lambda found: found.suspicious > 0,
+        lambda found: f"{found.suspicious:,} rows look wrong, and are trained on all the same; the first: {found.suspects[0]}",
+    ),
     "repeated rows": Remark(
         lambda found: found.repeated > 0.02,
         lambda found: f"{found.repeated:.0%} of the rows stand more than once: held-out scores will look better than they are",

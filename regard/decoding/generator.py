@@ -37,6 +37,7 @@ class TrainedGenerator(TeacherForced):
 
     does = "writes outputs"
     usage = "regard generate MODEL < input > output"
+    further = (*TeacherForced.further, ('regard look MODEL "TEXT" --html look.html', "see where it looks"))
     gives = ("outputs", "likelihood", "links")
 
     @overload

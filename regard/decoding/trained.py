@@ -43,6 +43,7 @@ class Trained:
 
     does: ClassVar[str] = "does something of its own"  # in words
     usage: ClassVar[str] = 'regard.load("MODEL")'
+    further: ClassVar[tuple[tuple[str, str], ...]] = (("regard evaluate MODEL", "score it"),)  # what else to type, and why
     gives: ClassVar[tuple[str, ...]] = ()  # what metrics may need of it: entries of SOURCES in `evaluation/evaluate.py`
 
     def __init__(self, bundle: Bundle, device: torch.device | str = "cpu") -> None:

@@ -30,6 +30,7 @@ class Metric(NamedTuple):
         None  # the worth of one output, from 0 to 1: a reward that training may follow
     )
     usual: bool = True  # whether `evaluate` tells it without being asked for it
+    perfect: float = math.nan  # the value that no model can beat, where outputs are often right to the last word
 
     def __call__(self, found: Any, truth: Any) -> Score:
         return self.function(found, truth)
@@ -37,6 +38,11 @@ class Metric(NamedTuple):
     def rank(self, value: float) -> float:
         """Higher is better, whatever the metric; one that is not a number is worse than all."""
         return (value if self.higher_is_better else -value) if math.isfinite(value) else -math.inf
+
+    @property
+    def highest(self) -> float:
+        """The rank that nothing beats; NaN where there is none."""
+        return self.perfect if self.higher_is_better else -self.perfect
 
     def ready(self) -> None:
         """Refuse, before anything is trained, a metric that needs what is not installed."""
@@ -126,7 +132,7 @@ def bleu_of(tokenize: str, name: str, usual: bool = False) -> Metric:
 
 
 def errors_of(name: str, compare: edits.Compare, unit: str, usual: bool = True) -> Metric:
-    return Metric(edits.error_rate(name, compare, unit), "outputs", False, edits.worth(compare), usual)
+    return Metric(edits.error_rate(name, compare, unit), "outputs", False, edits.worth(compare), usual, perfect=0.0)
 
 
 METRICS: dict[str, Metric] = {
@@ -140,13 +146,13 @@ METRICS: dict[str, Metric] = {
         translation.by_sacrebleu("TER", translation.ter, "TER"), "outputs", False, translation.sentence_ter, usual=False
     ),
     "gleu": Metric(Counted("GLEU", translation.gleu_rows, percent, translation.gleu_signature), sentence=sentence_gleu),
-    "exact": Metric(Counted("exact", exact_rows, percent, exact_signature), sentence=sentence_exact),
+    "exact": Metric(Counted("exact", exact_rows, percent, exact_signature), sentence=sentence_exact, perfect=100.0),
     "wer": errors_of("WER", edits.words, "word"),
     "cer": errors_of("CER", edits.characters, "character"),
     "per": errors_of("PER", edits.words_anywhere, "word in any place", usual=False),
     "loss": Metric(Counted("loss", nats_and_tokens, nats_per_token), "likelihood", higher_is_better=False),
     "perplexity": Metric(Counted("perplexity", nats_and_tokens, perplexity), "likelihood", higher_is_better=False),
-    "accuracy": Metric(Counted("accuracy", labels_right, percent), "labels"),
+    "accuracy": Metric(Counted("accuracy", labels_right, percent), "labels", perfect=100.0),
     "aer": Metric(of_alignment("error_rate"), "links", higher_is_better=False),
     "alignment_precision": Metric(of_alignment("precision"), "links"),
     "alignment_recall": Metric(of_alignment("recall"), "links"),

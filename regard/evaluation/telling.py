@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from regard.decoding.load import can_give
-from regard.evaluation.evaluate import Question, evidence_of
+from regard.evaluation.evaluate import Evidence, Question, evidence_of
 from regard.evaluation.intervals import with_interval
-from regard.evaluation.metrics import METRICS, rewards
+from regard.evaluation.metrics import METRICS, Score, rewards
 from regard.evaluation.worst import worst, write_worst
 
 Say = Callable[[str], None]
@@ -29,16 +29,31 @@ def shorten(text: str) -> str:
     return told.replace("\n", "\\n")
 
 
+def tell_test(name: str, question: Question, by: str, say: Say) -> None:
+    """Of the finished model, on rows that had no part in its training."""
+    say(f"on {len(question.pairs):,} rows of the test set {name!r}, which had no part in the training:")
+    tell_each(intervals(question, by)[0], say)
+
+
+def intervals(question: Question, by: str) -> tuple[list[Score], dict[str, Evidence]]:
+    """The metric that decided, and what everybody understands."""
+    use = type(question.trained)
+    metrics = {name: METRICS[name] for name in (by, "exact", "loss") if can_give(use, METRICS[name].needs)}
+    evidence = evidence_of(question, metrics)
+    return [with_interval(metric, *evidence[metric.needs]) for metric in metrics.values()], evidence
+
+
+def tell_each(scores: Sequence[Score], say: Say) -> None:
+    for score in scores:
+        between = "" if score.interval is None else f" [{score.interval[0]:.2f}, {score.interval[1]:.2f}]"
+        say(f"    {score.name} {score.value:.2f}{between}")
+
+
 def tell_scores(question: Question, by: str, directory: Path, say: Say) -> None:
     """Of the finished model, as it will be used, on the rows it was validated on; the worst outputs are kept in a file."""
-    rows, use = question.pairs, type(question.trained)
-    names = dict.fromkeys(name for name in (by, "exact", "loss") if can_give(use, METRICS[name].needs))
-    evidence = evidence_of(question, {name: METRICS[name] for name in names})
-    scores = {name: with_interval(METRICS[name], *evidence[METRICS[name].needs]) for name in names}
-    for score in scores.values():
-        between = "" if score.interval is None else f" [{score.interval[0]:.2f}, {score.interval[1]:.2f}]"
-        say(f"{score.name} {score.value:.2f}{between}")
-    say(f"on {len(rows):,} rows that were not trained on but chose the checkpoints (95 % intervals, by resampling rows)")
+    rows, (scores, evidence) = question.pairs, intervals(question, by)
+    say(f"on {len(rows):,} rows that were not trained on but chose the checkpoints, with 95 % intervals (by resampling rows):")
+    tell_each(scores, say)
     if "outputs" in evidence:
         judge = by if by in rewards() else "exact"
         write_worst(directory / "worst.tsv", worst(judge, [row[0] for row in rows], *evidence["outputs"], WORST))

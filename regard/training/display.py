@@ -66,13 +66,13 @@ class Display:
         if self.talk:
             self.console.print(text, highlight=False, markup=False, soft_wrap=True)
 
-    def advance(self, step: int, tokens: int, validate_every: int = 0) -> None:
+    def advance(self, step: int, tokens: int, first_validation: int = 0) -> None:
         self.tokens += tokens
-        self.tell_time(step, validate_every)
+        self.tell_time(step, first_validation)
         if self.bar is not None:
             self.bar.update(self.task, completed=step)
 
-    def tell_time(self, step: int, validate_every: int) -> None:
+    def tell_time(self, step: int, first_validation: int) -> None:
         """Once, when the first steps have shown how long one takes: the first ones are slower than those that follow."""
         done, took = step - self.first, time.monotonic() - self.began
         if not self.warm and done == WARM:
@@ -80,11 +80,8 @@ class Display:
         elif not self.timed and done >= SEEN and took > 2:
             self.timed = True
             each = took / done
-            first = (
-                f"; a first model after {spoken((validate_every - step) * each)}"
-                if step < validate_every < self.updates
-                else ""
-            )
+            soon = step < first_validation < self.updates
+            first = f"; a first model after {spoken((first_validation - step) * each)}" if soon else ""
             self.say(f"{self.updates - step:,} updates to go: about {spoken((self.updates - step) * each)}{first}")
 
     def left(self, step: int) -> str:
@@ -113,8 +110,15 @@ class Display:
         self.record(step, {f"valid/{name}": value for name, value in scores.items()})
         self.clock, self.tokens = time.monotonic(), 0
 
-    def stopped(self, step: int, best: int, waited: int) -> None:
-        self.say(f"stopped at step {step}: {waited} validations brought nothing better than step {best} (training.patience)")
+    def first_loss(self, loss: float) -> None:
+        """Before the first row of the journal: that something is learned at all."""
+        self.say(f"step 1/{self.updates}  loss {loss:.3f}")
+
+    def stopped(self, step: int, best: int, waited: int, perfect: bool) -> None:
+        why = " whose score nothing can beat" if perfect else ""
+        self.say(
+            f"stopped at step {step}: {waited} validations brought nothing better than step {best}{why} (training.patience)"
+        )
 
     def record(self, step: int, scalars: dict[str, float]) -> None:
         if self.writer is not None:

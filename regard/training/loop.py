@@ -32,6 +32,7 @@ from regard.training.watch import DivergedError, FiniteCheck, refuse_infinite, s
 Validate = Callable[[], dict[str, float]]  # scores by metric, the loss among them
 Rank = Callable[[Mapping[str, float]], float]  # of a validation's scores: higher is better
 TOO_MANY_SKIPPED = 10
+AFTER_PERFECT = 2  # validations that wait for a lower loss where the score can get no better
 
 
 def by_loss(scores: Mapping[str, float]) -> float:
@@ -49,11 +50,12 @@ class Trainer:
     def __init__(
         self, model: Model, feed: Feed, training: Training, directory: Path | None,
         group: Group, validate: Validate, propose: Propose | None = None, identity: Mapping[str, Any] | None = None,
-        rank: Rank = by_loss, callbacks: Callbacks = NOBODY,
+        rank: Rank = by_loss, callbacks: Callbacks = NOBODY, perfect: float = math.nan,
     ) -> None:  # fmt: skip
         self.model, self.feed, self.training = model, feed, training
         self.directory, self.group, self.identity = directory, group, dict(identity or {})
         self.validate, self.rank, self.callbacks = validate, rank, callbacks
+        self.perfect = perfect  # the rank that nothing beats; NaN where there is none
         self.checkpoints = None if directory is None else Checkpoints(directory / "checkpoints", print_warning)
         parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
         self.optimizer = torch.optim.AdamW(
@@ -100,7 +102,9 @@ class Trainer:
                 if progress.step % training.log_every == 0:
                     self.log(progress)
                 last = progress.step == training.updates
-                if progress.step % training.validate_every == 0 or last or progress.finished:
+                if progress.step == 1 < training.log_every:
+                    self.display.first_loss(self.group.sum(self.window.clone())[0].item() / max(progress.window_tokens, 1))
+                if self.validates_at(progress.step) or last or progress.finished:
                     self.judge(progress)
                 signal = 0 if last or progress.finished else self.group.largest(interruption.signal or 0)
                 if progress.step % training.save_every == 0 or last or progress.finished or signal:
@@ -110,6 +114,9 @@ class Trainer:
         if not progress.best:  # resumed with fewer updates than were made: judge what is there
             self.judge(progress)
         return 0
+
+    def validates_at(self, step: int) -> bool:
+        return step % self.training.validate_every == 0 or step == self.training.validate_first
 
     def resume(self) -> tuple[Progress, dict[str, Any]]:
         """Where the newest whole checkpoint left off, and what of the recipe has changed since."""
@@ -133,7 +140,9 @@ class Trainer:
             print_warning(text)
 
     def out_of_patience(self, progress: Progress) -> bool:
-        return self.training.patience is not None and progress.waited >= self.training.patience
+        perfect = bool(progress.best) and progress.best[0].score == self.perfect
+        patience = self.training.patience
+        return patience is not None and progress.waited >= (min(AFTER_PERFECT, patience) if perfect else patience)
 
     def update(self, progress: Progress) -> None:
         """One step of the optimizer on one batch of the plan, computed in pieces by all processes."""
@@ -155,7 +164,8 @@ class Trainer:
             self.window += torch.where(finite, loss[1:] * tokens, 0.0)
             self.settle(progress)
         self.optimizer.zero_grad(set_to_none=True)
-        self.display.advance(progress.step, tokens, self.training.validate_every)
+        first = min(self.training.validate_first or self.training.validate_every, self.training.validate_every)
+        self.display.advance(progress.step, tokens, first)
 
     def step_or_skip(self, progress: Progress, rows: Integers, tokens: int, loss: Tensor, norm: Tensor) -> None:
         finite = bool(torch.isfinite(norm))
@@ -258,7 +268,7 @@ class Trainer:
         self.note(step=progress.step, **{f"valid_{name}": value for name, value in scores.items()})
         self.display.validated(progress.step, scores, best)
         if self.out_of_patience(progress):
-            self.display.stopped(progress.step, progress.best[0].step, progress.waited)
+            self.display.stopped(progress.step, progress.best[0].step, progress.waited, progress.best[0].score == self.perfect)
         if self.directory is not None and self.group.first and found in progress.best:
             save_weights(self.directory / "best", self.model, progress.step)
         self.tell(self.callbacks.on_validation, progress, scores)

@@ -1,0 +1,37 @@
+"""Rows that can be read but look wrong: text that was decoded wrongly, or sides that hardly belong together."""
+
+import re
+import statistics
+from collections.abc import Callable, Sequence
+
+Row = tuple[str, str]
+FAR = 8  # times longer or shorter than usual beside its source
+SHORT = 24  # characters; shorter texts may be anything
+MOJIBAKE = re.compile("[\u00c2\u00c3][\u0080-\u00bf]|\u00e2\u20ac")  # UTF-8 read as Latin-1 or Windows-1252
+
+
+def suspicious_rows(rows: Sequence[Row]) -> list[tuple[int, str]]:
+    """The places of rows that look wrong, each with its first problem."""
+    usual = statistics.median(ratio(row) for row in rows)
+    found = ((place, problem_of(row, usual)) for place, row in enumerate(rows))
+    return [(place, problem) for place, problem in found if problem is not None]
+
+
+def ratio(row: Row) -> float:
+    return (len(row[1]) + 1) / (len(row[0]) + 1)
+
+
+def problem_of(row: Row, usual: float) -> str | None:
+    return next((problem for problem, holds in PROBLEMS.items() if holds(row, usual)), None)
+
+
+def far_apart(row: Row, usual: float) -> bool:
+    return max(map(len, row)) > SHORT and not usual / FAR <= ratio(row) <= usual * FAR
+
+
+PROBLEMS: dict[str, Callable[[Row, float], bool]] = {
+    "a replacement character (U+FFFD): it was decoded wrongly before": lambda row, usual: "\ufffd" in row[0] + row[1],
+    "it looks like UTF-8 that was read as Latin-1": lambda row, usual: bool(MOJIBAKE.search(row[0]) or MOJIBAKE.search(row[1])),
+    "a control character": lambda row, usual: any(ord(one) < 32 and one not in "\t\n\r" for one in row[0] + row[1]),
+    f"its sides differ in length {FAR} times more than usual": far_apart,
+}
