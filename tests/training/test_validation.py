@@ -152,3 +152,39 @@ def test_a_metric_that_cannot_be_had_is_refused_before_anything_is_written(messa
         run.train(small_recipe(2, *EARLY[message]), tmp_path / "run", talk=False)
     assert message in str(error.value)
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(("name", "perfect"), [("exact", 100.0), ("cer", 0.0)])
+def test_two_validations_after_a_perfect_score_are_enough(scripted, name, perfect):
+    """The loss may still fall; when it does not, nothing can be gained."""
+    scores, losses = [50.0, *[perfect] * 7], [3.0, 1.0, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0]
+    assert scripted(scores, losses, "training.average=1", "training.patience=6", name=name).step == 5
+
+
+def test_a_score_that_is_not_perfect_has_all_the_patience(scripted):
+    scores, losses = [50.0, *[99.0] * 7], [3.0, 1.0, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0]
+    assert scripted(scores, losses, "training.average=1", "training.patience=4", name="exact").step == 7
+
+
+def test_one_validation_comes_before_the_others(tmp_path):
+    changes = ("training.validate_every=4", "training.validate_first=1", "training.log_every=3")
+    run.train(own_recipe(tmp_path, 8, *changes), tmp_path / "run", talk=False)
+    assert [row["step"] for row in rows_of(tmp_path / "run", "valid_loss")] == [1, 4, 8]
+
+
+def test_the_loss_is_told_from_the_first_step_on_and_smoothing_is_named(tmp_path, capfd):
+    run.train(own_recipe(tmp_path, 4, "training.log_every=4", "training.label_smoothing=0.1"), tmp_path / "run")
+    told = capfd.readouterr().err
+    assert "step 1/4  loss " in told
+    assert "losses of training have label smoothing (0.1) in them" in told
+
+
+def test_test_sets_are_scored_at_the_end_and_read_before_the_beginning(tmp_path, capfd):
+    (tmp_path / "test.tsv").write_text("a b\tb a\n" * 5)
+    files = f"data.test={{mine: {{pairs: {tmp_path / 'test.tsv'}}}}}"
+    run.train(own_recipe(tmp_path, 2, files), tmp_path / "run")
+    assert "on 5 rows of the test set 'mine', which had no part in the training:\n    BLEU " in capfd.readouterr().err
+    (tmp_path / "test.tsv").write_text("a b\tb a\na b\n")
+    with pytest.raises(UserError, match=r"test\.tsv:2"):
+        run.train(own_recipe(tmp_path, 2, files), tmp_path / "other")
+    assert not list((tmp_path / "other").glob("checkpoints/*"))
