@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from regard.errors import UserError
+from regard.preparation import with_corpus
 from regard.recipe import Pairs, read
-from regard.run import metric_of, with_corpus
+from regard.run import metric_of
 from regard.run_directory import HELD_OUT, held_out_rows, is_run
 from regard.training.rows import Row
 

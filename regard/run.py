@@ -1,38 +1,32 @@
 """A run: a directory with a recipe, vocabularies, a journal, checkpoints and, at the end, a model."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import nn
 
 from regard import preflight
-from regard.corpora import CORPORA
-from regard.corpora.corpus import write
 from regard.data import spool
-from regard.data import store as stores
-from regard.data.fields import Field, Shape, Text, configure_fields, fit_fields, load_field
 from regard.data.links import Links
-from regard.data.plan import BatchPlan
-from regard.data.readers import BadRows
-from regard.data.sealed import MANIFEST, lock, read_manifest, remove, sealed, sweep, verify
-from regard.data.store import Store
+from regard.data.sealed import lock, remove, sweep
 from regard.decoding.load import in_use, used_as
-from regard.errors import DamagedError, UserError
+from regard.errors import UserError
 from regard.evaluation.alignment import choose_reading, read_gold
 from regard.evaluation.candidates import proposer
 from regard.evaluation.evaluate import Question, measure, read_test
 from regard.evaluation.metrics import METRICS
 from regard.evaluation.telling import tell_samples, tell_scores, tell_test
 from regard.imports import GIVEN, advised
-from regard.models import MODELS, build, configure, refuse_two_vocabularies
+from regard.models import MODELS, build, configure
 from regard.models.device import make_deterministic
 from regard.models.directory import Bundle, save_model
 from regard.nn.allocator import keep_freed_memory
-from regard.recipe import Corpus, Data, Pairs, Recipe, choose, read
+from regard.preparation import Prepared, Say, prepare, with_corpus
+from regard.recipe import Data, Pairs, Recipe, read
 from regard.run_directory import claim, fields_folder, write_held_out, write_recipe
 from regard.training.callbacks import NOBODY, Callbacks
 from regard.training.checkpoint import Best, mean_weights
@@ -41,23 +35,7 @@ from regard.training.distributed import Group, group
 from regard.training.feed import feed_of
 from regard.training.identity import compare
 from regard.training.loop import Trainer
-from regard.training.rows import Row, split, tell_bad_rows
-from regard.training.start import fields_of, start_weights
-
-Say = Callable[[str], None]
-
-
-class Prepared(NamedTuple):
-    """Data on its way into a model."""
-
-    store: Store
-    plan: BatchPlan
-    fields: dict[str, Field]
-    valid: list[Row]  # a value for each column
-
-    @property
-    def shapes(self) -> list[Shape]:
-        return [field.shape for field in self.fields.values()]
+from regard.training.start import start_weights
 
 
 def train(
@@ -115,81 +93,6 @@ def begin(recipe: Recipe, directory: Path, resume: bool) -> Recipe:
         remove(fields_folder(directory))
     write_recipe(directory, recipe)
     return with_corpus(recipe, directory)
-
-
-def with_corpus(recipe: Recipe, directory: Path) -> Recipe:
-    """A recipe on generated data, with the files it is written to."""
-    if recipe.data.corpus is None:
-        return recipe
-    files = corpus_files(recipe.data.corpus, directory / "corpus")
-    train, valid = files.pop("train"), files.pop("valid")
-    given = recipe.data
-    update = {"train": train, "valid": given.valid or valid, "test": given.test or files, "corpus": None}
-    return recipe.model_copy(update={"data": recipe.data.model_copy(update=update)})
-
-
-def corpus_files(corpus: Corpus, directory: Path) -> dict[str, Pairs]:
-    written = write(choose(CORPORA, corpus.name, "corpus"), directory, corpus.seed, corpus.size, replace=True)
-    return {split: Pairs.model_validate(paths) for split, paths in written.items()}
-
-
-def prepare(recipe: Recipe, directory: Path, say: Say) -> Prepared:
-    data, config = recipe.data, configure(recipe.model)
-    if data.train is None:
-        raise UserError("the recipe names no data: give --source and --target (or data.train.source=... and .target=...)")
-    fields = fitted_fields(data, configure_fields(data, config.columns), directory, say, recipe.training.start_from)
-    refuse_two_vocabularies(config, fields)
-    copying, links = config.copies_words, "guided" in recipe.training.penalties
-    refuse_changed_files(stores.files_of(data.train, links), directory, say)
-    bad = BadRows(data.on_bad_row, directory / "bad_rows.txt")
-    store = stores.prepare(
-        directory / "data", data.train, fields, max_length=data.max_length, bad_rows=bad, copying=copying, links=links
-    )
-    tell_bad_rows(store, directory, say)
-    if not len(store):
-        raise UserError(f"{' and '.join(map(str, data.train.files))}: no row can be used; see {directory / 'bad_rows.txt'}")
-    with torch.device("meta"):  # the model before its values are drawn
-        model = build(config, *(field.shape for field in fields.values()))
-    rows, valid = split(data, store, model.limits, fields, directory, recipe.training.seed, say)
-    read = next((name for name in fields if name != model.writes), None)
-    lengths = store.lengths(read), store.lengths(model.writes)
-    plan = BatchPlan(*lengths, data.batch_tokens, recipe.training.seed, rows)
-    shapes = ", ".join(f"{name}: {field.shape.told}" for name, field in fields.items())
-    say(f"{len(rows):,} training rows, {len(valid):,} for validation; {shapes}")
-    return Prepared(store, plan, fields, valid)
-
-
-def refuse_changed_files(files: Sequence[Path], directory: Path, say: Say) -> None:
-    """A run that has begun goes on with the text it began with. A damaged record of it is made again with the store."""
-    if not (directory / "data" / MANIFEST).exists() or not any((directory / "checkpoints").glob("step-*")):
-        return
-    try:
-        recorded = read_manifest(directory / "data")["facts"]["files"]
-    except DamagedError as error:
-        say(f"warning: {error}; the token store is built again from {' and '.join(map(str, files))}")
-        return
-    for path, before in zip(files, recorded, strict=False):  # alignments come last, and a run may begin to use them
-        if not stores.unchanged(path, before):
-            raise UserError(f"{path}: the file has changed since the run {directory} began; take another --run")
-
-
-def fitted_fields(
-    data: Data, configs: Mapping[str, Any], directory: Path, say: Say, start: Path | None = None
-) -> dict[str, Field]:
-    """Made once a run, from the training rows; or those of the model that the run starts from."""
-    folder = fields_folder(directory)
-    if not folder.exists():
-        if start is None:
-            say(f"learning {', '.join(f'{name}: {config.kind}' for name, config in configs.items())} from the training rows")
-        fields = fit_fields(data, configs) if start is None else fields_of(start, data.tokenizer)
-        for name, field in fields.items():
-            for remark in field.tokenizer.remarks if isinstance(field, Text) else ():
-                say(f"the tokenizer of {name} {remark}")
-        with sealed(folder, {}) as inside:
-            for name, field in fields.items():
-                field.save(inside / name)
-    verify(folder)
-    return {name: load_field(folder / name) for name in configs}
 
 
 def fit(

@@ -19,8 +19,9 @@ from regard.models import build, configure
 from regard.models.device import choose_device
 from regard.nn.attention import SCOPES, SCORES, SELECTIONS
 from regard.overrides import flatten, override
+from regard.preparation import prepare, with_corpus
 from regard.recipe import Pairs, Recipe, parse
-from regard.run import prepare, train, with_corpus
+from regard.run import train
 from regard.training.distributed import Group
 from regard.training.feed import feed_of
 from regard.training.loop import Trainer

@@ -67,3 +67,11 @@ def courier(device: torch.device) -> torch.cuda.Stream:
 
 def autocast(device: torch.device, precision: str) -> torch.autocast:
     return torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision == "bfloat16")
+
+
+def draw_from(seed: int, device: torch.device) -> None:
+    """Random numbers begin anew."""
+    if device.type == "cpu":  # torch.manual_seed notes a stack trace for each GPU library not yet in use
+        torch.default_generator.manual_seed(seed)
+    else:
+        torch.manual_seed(seed)

@@ -20,6 +20,7 @@ from regard.models.names import current_name, current_names
 from regard.training.identity import compare
 
 Warn = Callable[[str], None]
+AFTER_PERFECT = 2  # validations that wait for a lower loss where the score can get no better
 NAME = re.compile(r"step-(\d{9,})")
 
 
@@ -55,6 +56,11 @@ class Progress:
     peak: float = 1.0  # share of the learning rate that plateaus have left
     journal: int = 0  # bytes
     finished: bool = False
+
+    def out_of_patience(self, patience: int | None, perfect: float) -> bool:
+        """Whether so many validations have waited for a better one; `perfect` is the score that nothing beats, but its loss."""
+        reached = bool(self.best) and self.best[0].score == perfect
+        return patience is not None and self.waited >= (min(AFTER_PERFECT, patience) if reached else patience)
 
 
 class Checkpoints:

@@ -14,7 +14,7 @@ from torch.nn.parallel import DistributedDataParallel
 from regard.data.batching import Batch, Integers
 from regard.data.sealed import sweep
 from regard.models import Model
-from regard.models.device import autocast, on_device
+from regard.models.device import autocast, draw_from, on_device
 from regard.recipe import Training
 from regard.training.callbacks import NOBODY, Callback, Callbacks, wants_to_stop
 from regard.training.checkpoint import Best, Checkpoints, Progress, restore, save_weights, whole_weights
@@ -32,7 +32,6 @@ from regard.training.watch import DivergedError, FiniteCheck, refuse_infinite, s
 Validate = Callable[[], dict[str, float]]  # scores by metric, the loss among them
 Rank = Callable[[Mapping[str, float]], float]  # of a validation's scores: higher is better
 TOO_MANY_SKIPPED = 10
-AFTER_PERFECT = 2  # validations that wait for a lower loss where the score can get no better
 
 
 def by_loss(scores: Mapping[str, float]) -> float:
@@ -104,7 +103,8 @@ class Trainer:
                 last = progress.step == training.updates
                 if progress.step == 1 < training.log_every:
                     self.display.first_loss(self.group.sum(self.window.clone())[0].item() / max(progress.window_tokens, 1))
-                if self.validates_at(progress.step) or last or progress.finished:
+                due = progress.step % training.validate_every == 0 or progress.step == training.validate_first
+                if due or last or progress.finished:
                     self.judge(progress)
                 signal = 0 if last or progress.finished else self.group.largest(interruption.signal or 0)
                 if progress.step % training.save_every == 0 or last or progress.finished or signal:
@@ -114,9 +114,6 @@ class Trainer:
         if not progress.best:  # resumed with fewer updates than were made: judge what is there
             self.judge(progress)
         return 0
-
-    def validates_at(self, step: int) -> bool:
-        return step % self.training.validate_every == 0 or step == self.training.validate_first
 
     def resume(self) -> tuple[Progress, dict[str, Any]]:
         """Where the newest whole checkpoint left off, and what of the recipe has changed since."""
@@ -132,24 +129,19 @@ class Trainer:
         if self.group.first:  # which carries the sum of all
             carried = {"loss": progress.window_loss, **progress.window_parts}
             self.window.copy_(torch.tensor([carried.get(name, 0.0) for name in self.names], dtype=torch.float64))
-        progress.finished = self.out_of_patience(progress)  # which may have been changed since
+        progress.finished = progress.out_of_patience(self.training.patience, self.perfect)  # which may have been changed since
         return progress, changed
 
     def warn(self, text: str) -> None:
         if self.group.first:
             print_warning(text)
 
-    def out_of_patience(self, progress: Progress) -> bool:
-        perfect = bool(progress.best) and progress.best[0].score == self.perfect
-        patience = self.training.patience
-        return patience is not None and progress.waited >= (min(AFTER_PERFECT, patience) if perfect else patience)
-
     def update(self, progress: Progress) -> None:
         """One step of the optimizer on one batch of the plan, computed in pieces by all processes."""
         step = progress.step - 1  # from 0
         rows = self.feed.rows(step)
         tokens = self.feed.tokens(rows)
-        self.draw_from(self.seed_of(progress.step))
+        draw_from(self.seed_of(progress.step), self.group.device)
         self.objective.train()
         for group in self.optimizer.param_groups:
             group["lr"] = self.rate(progress)
@@ -191,12 +183,6 @@ class Trainer:
     def seed_of(self, step: int) -> int:
         """Dropout is a function of (seed, step, rank): nothing to store, nothing to restore."""
         return (self.training.seed * 1_000_003 + step * 8_191 + self.group.rank) & 0x7FFFFFFF
-
-    def draw_from(self, seed: int) -> None:
-        if self.group.device.type == "cpu":  # torch.manual_seed notes a stack trace for each GPU library not yet in use
-            torch.default_generator.manual_seed(seed)
-        else:
-            torch.manual_seed(seed)
 
     def rate(self, progress: Progress) -> float:
         share = SCHEDULES[self.training.schedule](progress.step, self.training.warmup, self.training.updates)
@@ -264,10 +250,11 @@ class Trainer:
             progress.peak /= 2
         ranking = sorted([*progress.best, found], key=lambda one: one.rank, reverse=True)  # of equals, the first stays first
         progress.best = ranking[: self.training.average]
-        progress.finished = progress.finished or self.out_of_patience(progress)
+        tired = progress.out_of_patience(self.training.patience, self.perfect)
+        progress.finished = progress.finished or tired
         self.note(step=progress.step, **{f"valid_{name}": value for name, value in scores.items()})
         self.display.validated(progress.step, scores, best)
-        if self.out_of_patience(progress):
+        if tired:
             self.display.stopped(progress.step, progress.best[0].step, progress.waited, progress.best[0].score == self.perfect)
         if self.directory is not None and self.group.first and found in progress.best:
             save_weights(self.directory / "best", self.model, progress.step)

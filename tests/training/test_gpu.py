@@ -6,7 +6,7 @@ import torch
 from small import small_recipe
 
 import regard
-from regard import run
+from regard import preparation, run
 from regard.models import build, configure
 from regard.nn.recurrent.cells import CELLS
 from regard.nn.recurrent.scan import scan
@@ -52,8 +52,8 @@ def test_both_devices_decode_alike(tmp_path):
 
 def both_ways(recipe, folder):
     """Losses and gradients of thirty batches of six shapes, computed directly and replayed; and what was recorded."""
-    whole = run.with_corpus(recipe, folder)
-    prepared = run.prepare(whole, folder, lambda text: None)
+    whole = preparation.with_corpus(recipe, folder)
+    prepared = preparation.prepare(whole, folder, lambda text: None)
     model = build(configure(recipe.model), *prepared.shapes).cuda()
     ways = [
         Trainer(
@@ -143,8 +143,8 @@ class Scanned(torch.nn.Module):
 def test_a_step_that_is_not_finite_is_left_out_and_told_later(tmp_path):
     """The optimizer's kernel leaves it out, so nothing waits; which rows it was is known soon after."""
     recipe = small_recipe(20, "training.device=cuda")
-    whole = run.with_corpus(recipe, tmp_path / "run")
-    prepared = run.prepare(whole, tmp_path / "run", lambda text: None)
+    whole = preparation.with_corpus(recipe, tmp_path / "run")
+    prepared = preparation.prepare(whole, tmp_path / "run", lambda text: None)
     model = build(configure(recipe.model), *prepared.shapes).cuda()
     group = Group(0, 1, torch.device("cuda"))
     trainer = Trainer(model, StoreFeed(prepared.store, prepared.plan, model.writes), recipe.training, tmp_path, group, dict)

@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_file
 from small import digests, small_recipe
 
 import regard
-from regard import run
+from regard import preparation, run
 from regard.data.batching import reading
 from regard.data.sealed import sealed
 from regard.data.tokenizers import load_tokenizer
@@ -70,7 +70,7 @@ def test_training_visits_every_row_once_an_epoch(tmp_path, monkeypatch):
     seen, original = [], loop.Trainer.backward
     monkeypatch.setattr(loop.Trainer, "backward", lambda self, rows, *rest: seen.append(rows) or original(self, rows, *rest))
     recipe = own_recipe(tmp_path, 100, "data.batch_tokens=40", "data.held_out=6", valid=False)
-    prepared = run.prepare(recipe, tmp_path, lambda _: None)
+    prepared = preparation.prepare(recipe, tmp_path, lambda _: None)
     recipe = recipe.model_copy(update={"training": recipe.training.model_copy(update={"updates": len(prepared.plan)})})
     run.train(recipe, tmp_path / "run", talk=False)
     learned = sorted(row for rows in seen for row in rows.tolist())
@@ -272,7 +272,7 @@ def test_more_patience_lets_a_stopped_run_go_on(tmp_path, monkeypatch):
 
 def test_held_out_references_are_the_lines_of_the_file(tmp_path):
     recipe = own_recipe(tmp_path, 1, "data.held_out=6", "data.tokenizer.size=8", valid=False)
-    valid = run.prepare(recipe, tmp_path, lambda _: None).valid
+    valid = preparation.prepare(recipe, tmp_path, lambda _: None).valid
     assert {target for _, target in valid} <= {line.strip() for line in TARGETS}
 
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 from small import small_recipe
 
-from regard import run
+from regard import preparation
 from regard.data.batching import collate, pad_to_multiple
 from regard.data.tokenizers import END
 from regard.models import build, configure
@@ -28,8 +28,8 @@ DRY = ["model.encoder.dropout=0", "model.decoder.dropout=0", "data.corpus.size=6
 def prepared_for(options, folder):
     recipe = small_recipe(2, *DRY, *options)
     recipe = recipe.model_copy(update={"model": configure(recipe.model).model_dump(mode="json")})
-    recipe = run.with_corpus(recipe, folder)
-    prepared = run.prepare(recipe, folder, lambda text: None)
+    recipe = preparation.with_corpus(recipe, folder)
+    prepared = preparation.prepare(recipe, folder, lambda text: None)
     model = build(configure(recipe.model), *prepared.shapes)
     return prepared, Trainer(
         model,
