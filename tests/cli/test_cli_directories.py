@@ -129,3 +129,13 @@ def test_a_trainer_is_not_disturbed(corpus, tmp_path, monkeypatch):
     assert all("still training" in answer.err for answer in answers[2:])
     weights = [load_file(run / "model" / "model.safetensors") for run in (asked, alone)]
     assert all(weights[0][name].equal(tensor) for name, tensor in weights[1].items())
+
+
+def test_a_recipe_that_was_chosen_from_data_is_kept_whole_and_trains_the_same_again(corpus, tmp_path):
+    files = ["--source", corpus / "train.source", "--target", corpus / "train.target"]
+    small = ["training.updates=3", "training.validate_every=2", "data.batch_tokens=256"]
+    assert regard("train", *files, "--run", tmp_path / "first", "--quiet", *small).code == 0
+    assert regard("train", tmp_path / "first" / "recipe.yaml", "--run", tmp_path / "again", "--quiet").code == 0
+    first, again = ((tmp_path / name / "model" / "model.safetensors").read_bytes() for name in ("first", "again"))
+    assert first == again
+    assert (tmp_path / "first" / "recipe.yaml").read_text() == (tmp_path / "again" / "recipe.yaml").read_text()
