@@ -78,6 +78,11 @@ CASES = {
     "copying": (stems, 300, lambda it: it.values["model"]["decoder"].get("copy_words") == "gated"),
     "made-up stems": (stems, 300, lambda it: it.values["training"].get("made_up_stems") == 0.66),
     "no made-up stems where there are more": (stems, 600, lambda it: "made_up_stems" not in it.values["training"]),
+    "copying of subwords, however many rows": (
+        lambda chance: (one := sentence(chance), f"f ( {one} )"), 3200,
+        lambda it: it.values["model"]["decoder"].get("copy_words") == "gated",
+    ),
+    "no copying of other subwords": (sentences, 3200, lambda it: "copy_words" not in it.values["model"]["decoder"]),
     "no copying of other letters": (spelling, 300, lambda it: "copy_words" not in it.values["model"]["decoder"]),
     "no copying with many rows": (stems, 3200, lambda it: "copy_words" not in it.values["model"]["decoder"]),
     "BLEU for sentences": (sentences, 300, lambda it: it.values["training"]["validate_by"] == "bleu"),

@@ -7,10 +7,10 @@ from regard.choices.text import longest_tokens, round_up
 
 
 def copying(case: Case) -> Values:
-    """Few rows, and much of what is written stands in the source."""
+    """Where much of what is written stands in the source; of letters and other small symbols, only with few rows."""
     found, units = case.found, (case.unit("source"), case.unit("target"))
     overlap = found.copied_words if units[1] == "words" else found.copied_letters
-    if units[0] != units[1] or overlap < 0.35 or found.rows >= 3_000:
+    if units[0] != units[1] or overlap < 0.35 or (case.small_symbols and found.rows >= 3_000):
         return {}
     made_up = {"training.made_up_stems": 0.66} if case.small_symbols and found.rows <= FEW else {}
     return {"model.decoder.copy_words": "gated", **made_up}

@@ -25,17 +25,17 @@ CHOICES: dict[str, Rule] = {
     "longest row": Rule(rows_fit, lambda case: "no row that was seen is too long", "rows over 512 tokens used to be left out"),
     "model": Rule(
         family, tell_family,
-        "H200, one run each: tatoeba Transformer 52.3, GRU 47.2 BLEU; cmudict LSTM 73.3, Transformer 70.3 % right; europarl "
-        "loss 1.80 with 512, 1.87 with 256; sigmorphon high German GRU 90.0, Transformer 90.5",
+        "H200, one run each: tatoeba Transformer 52.3, GRU 47.2 BLEU; cmudict LSTM 76.3, Transformer 70.3 % right; europarl "
+        "loss 1.80 with 512, 1.87 with 256; sigmorphon high German GRU 91.8, Transformer 90.6",
     ),
     "embeddings": Rule(shared_embeddings, lambda case: "both sides have one vocabulary", "vaswani2017"),
     "copying": Rule(
         copying,
-        lambda case: f"{case.found.copied_letters:.0%} of what is written stands in the source, and there are few rows"
+        lambda case: f"{case.found.copied_letters:.0%} of what is written stands in the source"
         if "model.decoder.copy_words" in case.chosen
         else "",
         "sigmorphon German: 1,000 rows 76.9 with, 76.3 without; 10,000 rows 87.8 with, 90.0 without; 100 rows 26.3, with "
-        "made-up stems 42.6",
+        "made-up stems 42.6; django, 16,000 rows of subwords, GRU, 750 updates: BLEU 45.1 with, 22.6 without",
     ),
     "batch": Rule(
         batches, lambda case: f"about {case.epoch / case.chosen['data.batch_tokens']:,.0f} updates an epoch",
