@@ -37,10 +37,11 @@ def corpus(folder: Path) -> Pairs:
     return Pairs(source=folder / "train.de.gz", target=folder / "train.en.gz")
 
 
-def peak_megabytes() -> float:
-    """Of this process since its start (getrusage would count the parent's)."""
+def megabytes(kind: str) -> float:
+    """Of this process: VmHWM is its peak since its start (getrusage would count the parent's), RssAnon what it holds itself,
+    RssFile pages of files, which are the system's as well."""
     status = Path("/proc/self/status").read_text().split("\n")
-    return next(int(line.split()[1]) for line in status if line.startswith("VmHWM")) / 1024
+    return next(int(line.split()[1]) for line in status if line.startswith(kind)) / 1024
 
 
 def tokenizers(scratch: Path) -> tuple[Tokenizer, Tokenizer]:
@@ -67,7 +68,7 @@ def ours(data: Path, scratch: Path) -> dict[str, Any]:
         max_length=512,
         bad_rows=BadRows("stop"),
     )
-    build_peak = peak_megabytes()
+    build_peak = megabytes("VmHWM")
     plan = BatchPlan(store.lengths("source"), store.lengths("target"), BATCH_TOKENS, seed=1)
     real = padded = 0
     for step in range(len(plan)):
@@ -75,7 +76,7 @@ def ours(data: Path, scratch: Path) -> dict[str, Any]:
         real += sum(int(column.lengths.sum()) for column in batch.columns.values())
         padded += sum(column.values.size for column in batch.columns.values())
     seconds = time.perf_counter() - begin
-    memory = {"build_peak_mb": build_peak, "peak_mb": peak_megabytes()}  # the second with all tokens mapped and read
+    memory = {"build_peak_mb": build_peak, "peak_mb": megabytes("VmHWM")}  # the second with all tokens mapped and read
     return {"pairs": len(store), "seconds": seconds, **memory, "padding": 1 - real / padded}
 
 
@@ -89,7 +90,18 @@ def rival(data: Path, scratch: Path) -> dict[str, Any]:
     begin = time.perf_counter()
     for model, lines in zip(models, both, strict=True):
         model.encode(lines, num_threads=os.cpu_count())
-    return {"pairs": len(both[0]), "seconds": time.perf_counter() - begin, "peak_mb": peak_megabytes()}
+    return {"pairs": len(both[0]), "seconds": time.perf_counter() - begin, "peak_mb": megabytes("VmHWM")}
+
+
+def epoch(data: Path, scratch: Path) -> dict[str, Any]:
+    """All batches of a store that is there already: the memory of training's data, without that of building the store."""
+    store, held = Store.open(scratch / "store"), {"anonymous_mb": 0.0, "of_files_mb": 0.0}
+    plan = BatchPlan(store.lengths("source"), store.lengths("target"), BATCH_TOKENS, seed=1)
+    for step in range(len(plan)):
+        collate(store, plan.batch(step))
+        if step % 100 == 0:
+            held = {name: max(held[name], megabytes(kind)) for name, kind in zip(held, ("RssAnon", "RssFile"), strict=True)}
+    return {"pairs": len(store), **held, "peak_mb": megabytes("VmHWM")}
 
 
 def seek(data: Path, scratch: Path) -> dict[str, Any]:
@@ -146,13 +158,21 @@ def main() -> None:
         scratch = Path(folder)
         measure("train", data, scratch)
         show("text_to_batches", speed(data, scratch))
+        show("epoch", measure("epoch", data, scratch))
         show("seek", measure("seek", data, scratch))
         large = tenfold(data, scratch)
         show("text_to_batches_tenfold", measure("ours", large, scratch))
+        show("epoch_tenfold", measure("epoch", large, scratch))
         show("seek_tenfold", measure("seek", large, scratch))
 
 
-PARTS: dict[str, Callable[[Path, Path], dict[str, Any]]] = {"train": train, "ours": ours, "rival": rival, "seek": seek}
+PARTS: dict[str, Callable[[Path, Path], dict[str, Any]]] = {
+    "train": train,
+    "ours": ours,
+    "rival": rival,
+    "epoch": epoch,
+    "seek": seek,
+}
 
 if __name__ == "__main__":
     if len(sys.argv) > 1:

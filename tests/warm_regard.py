@@ -12,6 +12,7 @@ import re
 import socket
 import sys
 import traceback
+from dataclasses import replace
 
 STREAMS = [0, 1, 2]
 MOST = 16  # streams of a command, with those that bash makes of <(...)
@@ -34,7 +35,10 @@ def serve(path: str) -> None:
 
     import regard.run  # noqa: F401
     from regard.cli import main
+    from regard.corpora import CORPORA
 
+    for name, corpus in CORPORA.items():  # documents are read for what they do, not for how well a model of two updates does it
+        CORPORA[name] = replace(corpus, sizes={split: rows if split == "train" else 40 for split, rows in corpus.sizes.items()})
     with socket.socket(socket.AF_UNIX) as door:
         door.bind(path)
         door.listen()

@@ -56,14 +56,18 @@ class RowLengths:
         return begins, ends - begins
 
     def __getitem__(self, rows: npt.NDArray[np.integer]) -> npt.NDArray[np.int32]:
-        if self.pages.file is None or len(rows) <= FEW:
+        if len(rows) <= FEW:
             return self.spans(rows)[1].astype(np.int32)
-        return np.concatenate([self.mapped(rows[begin : begin + PART]) for begin in range(0, len(rows), PART)])
+        lengths = np.empty(len(rows), np.int32)
+        for begin in range(0, len(rows), PART):
+            lengths[begin : begin + PART] = self.mapped(rows[begin : begin + PART])
+        return lengths
 
-    def mapped(self, rows: npt.NDArray[np.integer]) -> npt.NDArray[np.int32]:
+    def mapped(self, rows: npt.NDArray[np.integer]) -> Integers:
         offsets = self.pages.array
-        lengths: npt.NDArray[np.int32] = (offsets[rows + 1] - offsets[rows]).astype(np.int32)
-        offsets._mmap.madvise(mmap.MADV_DONTNEED)  # type: ignore[attr-defined]  # the system's cache still has them
+        lengths: Integers = offsets[rows + 1] - offsets[rows]
+        if self.pages.file is not None:
+            offsets._mmap.madvise(mmap.MADV_DONTNEED)  # type: ignore[attr-defined]  # the system's cache still has them
         return lengths
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:

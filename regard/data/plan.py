@@ -1,6 +1,7 @@
 """Which rows stand in which batch: rows of like length under a token budget, in an order that (seed, epoch) decides alone."""
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,8 +11,9 @@ from regard.data.pages import RowLengths
 from regard.data.store import random_bits
 
 Integers = npt.NDArray[np.int64]
-Small = npt.NDArray[np.int32]
+Small = npt.NDArray[np.int32] | npt.NDArray[np.int16]
 SHARD = 1 << 20  # rows that are laid out together
+BLOCK = 1 << 15  # rows that are sorted together: keys and random bits take many times the memory of the rows themselves
 Lengths = npt.NDArray[Any] | RowLengths
 ORDER = 1 << 63  # the streams of random bits for the order of shards begin here
 WINDOW = 16  # batches whose rows may change places, at most
@@ -21,12 +23,12 @@ MANY = 1 << 17  # rows from which on the choice of the band hardly matters
 
 
 class Shard(NamedTuple):
-    """Rows by length, the runs of equal shapes among them, windows, and where batches begin and end."""
+    """Rows by length; where runs of equal shapes begin among them, where windows do, and where batches begin and end."""
 
     number: int
     rows: Small | Integers
     shapes: Small
-    windows: Small
+    windows: Integers
     cuts: Integers
 
 
@@ -64,8 +66,8 @@ class BatchPlan:
         rows: npt.NDArray[Any] | None = None,
     ) -> None:
         self.lengths, self.batch_tokens, self.seed = (source_lengths, target_lengths), batch_tokens, seed
-        self.chosen = None if rows is None else narrow(np.asarray(rows))
-        self.count = len(source_lengths) if rows is None else len(rows)
+        self.left_out = np.zeros(0, np.int64) if rows is None else left_out(rows, len(source_lengths))
+        self.count = len(source_lengths) - len(self.left_out)
         self.shards = max(-(-self.count // SHARD), 1)
         self.shard = self.lay_out(0)
         self.sizes = [len(self.shard.cuts) - 1]  # batches of each shard
@@ -78,14 +80,23 @@ class BatchPlan:
         return sum(self.sizes)
 
     def lay_out(self, number: int) -> Shard:
-        places = np.arange(number, self.count, self.shards)
-        rows = narrow(places) if self.chosen is None else self.chosen[places]
-        sources, targets = (np.asarray(side[rows]).astype(np.int32) + 1 for side in self.lengths)
+        rows = self.dealt(number)
+        sources, targets = (narrow(np.asarray(side[rows])) for side in self.lengths)
         bands = BANDS if len(rows) < MANY else BANDS[1:2]
-        order, windows, cuts = min(
-            (lay_out(sources, targets, self.batch_tokens, band) for band in bands), key=lambda one: len(one[2])
+        order, shapes, windows, cuts = min(
+            (lay_out(sources, targets, self.batch_tokens, band) for band in bands), key=lambda one: len(one[3])
         )
-        return Shard(number, rows[order], group_numbers(sources[order], targets[order]), windows, cuts)
+        return Shard(number, rows[order], shapes, windows, cuts)
+
+    def dealt(self, number: int) -> Small | Integers:
+        """The rows of a shard: every n-th of those that are not left out."""
+        width: type[np.signedinteger] = np.int32 if len(self.lengths[0]) < 1 << 31 else np.int64
+        rows: npt.NDArray[Any] = np.arange(number, self.count, self.shards, width)
+        behind = np.searchsorted(rows, self.left_out - np.arange(len(self.left_out)))  # the first row behind each of them
+        shift = np.zeros(len(rows) + 1, rows.dtype)
+        np.add.at(shift, behind, 1)
+        rows += np.cumsum(shift, out=shift)[:-1]
+        return rows
 
     def epoch(self, number: int, shard: int = 0) -> Epoch:
         """The batches of one shard."""
@@ -97,8 +108,9 @@ class BatchPlan:
 
     def arrange(self, number: int) -> Epoch:
         random = random_bits(self.seed, number * self.shards + self.shard.number)
-        rows = self.shard.rows[shuffled_within(self.shard.shapes, random)]
-        rows = rows[shuffled_within(self.shard.windows, random)]
+        rows = self.shard.rows.copy()
+        shuffle_within(rows, self.shard.shapes, random)
+        shuffle_within(rows, self.shard.windows, random)
         return Epoch(rows, self.shard.cuts, np.argsort(random.random_raw(len(self.shard.cuts) - 1), kind="stable"))
 
     def locate(self, step: int) -> tuple[int, int]:
@@ -115,51 +127,85 @@ class BatchPlan:
         raise AssertionError("locate")
 
 
-def narrow(rows: npt.NDArray[Any]) -> Small | Integers:
-    """Half as many bytes where they are enough."""
-    return rows.astype(np.int32) if rows.max(initial=0) < 1 << 31 else rows.astype(np.int64)
+def left_out(rows: npt.NDArray[Any], count: int) -> Integers:
+    """Which of so many rows are not among these, which are most of them as a rule: what is kept does not grow with a corpus."""
+    assert (rows[1:] > rows[:-1]).all(), "rows in the order of the store, each once"
+    mask = np.ones(count, np.bool_)
+    mask[rows] = False
+    return np.flatnonzero(mask)
 
 
-def lay_out(sources: Small, targets: Small, budget: int, band: int) -> tuple[Integers, Small, Integers]:
-    """The order of rows by length, a snake without jumps, with its windows and cuts."""
+def narrow(lengths: npt.NDArray[Any]) -> Small:
+    """Lengths with END, in half as many bytes where these are enough."""
+    few = lengths.max(initial=0) < (1 << 15) - 1
+    return (lengths + 1).astype(np.int16) if few else (lengths + 1).astype(np.int32)
+
+
+def lay_out(sources: Small, targets: Small, budget: int, band: int) -> tuple[Small, Small, Integers, Integers]:
+    """The order of rows by length, where runs of equal shapes begin in it, its windows and its cuts."""
+    order = by_length(sources, targets, band)
+    sources, targets = sources[order], targets[order]
+    return order, run_begins(sources, targets), *cut(sources, targets, budget)
+
+
+def by_length(sources: Small, targets: Small, band: int) -> Small:
+    """The order of rows by length, a snake without jumps: one stretch of bands after the other."""
     bands = targets // band
-    keys = targets, np.where(bands % 2, sources, -sources), bands
-    width = np.int16 if max(sources.max(initial=0), targets.max(initial=0)) < 1 << 15 else np.int64  # sorted in linear time
-    order = np.lexsort([key.astype(width) for key in keys])
-    windows, cuts = cut(sources[order], targets[order], budget)
-    return order, windows, cuts
+    order, done = np.empty(len(bands), np.int32), 0
+    borders = np.unique(np.sort(bands)[::BLOCK])
+    for low, high in pairwise([*borders, np.iinfo(np.int32).max]):
+        found = np.flatnonzero((bands >= low) & (bands < high))
+        source, target, number = sources[found], targets[found], bands[found]
+        keys = target, np.where(number % 2, source, -source), number
+        order[done : done + len(found)] = found[np.lexsort(keys)]  # in linear time if of two bytes
+        done += len(found)
+    return order
 
 
-def group_numbers(sources: Small, targets: Small) -> Small:
-    """Number the runs of equal shapes."""
-    change = (np.diff(sources) != 0) | (np.diff(targets) != 0)
-    return np.concatenate([np.zeros(min(len(sources), 1), np.int32), np.cumsum(change, dtype=np.int32)])
+def run_begins(sources: Small, targets: Small) -> Small:
+    """Where runs of equal shapes begin."""
+    change = np.ones(len(sources), np.bool_)
+    change[1:] = (sources[1:] != sources[:-1]) | (targets[1:] != targets[:-1])
+    return np.flatnonzero(change).astype(np.int32)
 
 
-def shuffled_within(groups: Small, random: np.random.Philox) -> Integers:
-    """An order in which every group keeps its places. Raw bits and a stable sort: alike in every NumPy."""
-    keys = groups.astype(np.uint64) << np.uint64(32)
-    keys |= random.random_raw(len(groups)) >> np.uint64(32)
-    return np.argsort(keys, kind="stable")
+def shuffle_within(rows: Small | Integers, begins: Small | Integers, random: np.random.Philox) -> None:
+    """Rows change places within their groups. Raw bits and a stable sort: alike in every NumPy, and in blocks of any size."""
+    for begin, end in blocks(begins, len(rows)):
+        inside = begins[np.searchsorted(begins, begin) : np.searchsorted(begins, end)]
+        groups = np.zeros(end - begin, np.uint64)
+        groups[inside[1:] - begin] = 1
+        keys = np.cumsum(groups, out=groups) << np.uint64(32)
+        keys |= random.random_raw(end - begin) >> np.uint64(32)
+        rows[begin:end] = rows[begin:end][np.argsort(keys, kind="stable")]
 
 
-def cut(sources: Small, targets: Small, budget: int) -> tuple[Small, Integers]:
-    """The window of each row, and where batches begin and end."""
+def blocks(begins: Small | Integers, count: int) -> Iterator[tuple[int, int]]:
+    """Stretches of whole groups, each of BLOCK rows or somewhat more."""
+    begin = 0
+    while begin < count:
+        place = int(np.searchsorted(begins, begin + BLOCK))
+        end = int(begins[place]) if place < len(begins) else count
+        yield begin, end
+        begin = end
+
+
+def cut(sources: Small, targets: Small, budget: int) -> tuple[Integers, Integers]:
+    """Where windows begin, and where batches begin and end."""
     windows, cuts = [], [np.zeros(1, np.int64)]
-    for number, (begin, end, capacity) in enumerate(find_windows(sources, targets, budget)):
-        windows.append(np.full(end - begin, number, np.int32))
+    for begin, end, capacity in find_windows(sources, targets, budget):
+        windows.append(begin)
         batches = -(-(end - begin) // capacity)
         cuts.append(begin + (end - begin) * np.arange(1, batches + 1) // batches)
-    return np.concatenate([np.zeros(0, np.int32), *windows]), np.concatenate(cuts)
+    return np.array(windows, np.int64), np.concatenate(cuts)
 
 
 def find_windows(sources: Small, targets: Small, budget: int) -> Iterator[tuple[int, int, int]]:
     """(begin, end, rows a batch may have): as wide as SLACK and WINDOW allow, made of full batches where it can be."""
-    longest = np.maximum(sources, targets)
     begin = 0
-    while begin < len(longest):
-        part = slice(begin, begin + max(WINDOW * budget // int(longest[begin]), 1))
-        rows, tallest = window_rows(sources[part], targets[part], budget)
+    while begin < len(sources):
+        part = slice(begin, begin + max(WINDOW * budget // int(max(sources[begin], targets[begin])), 1))
+        rows, tallest = window_rows(sources[part].astype(np.int32), targets[part].astype(np.int32), budget)
         capacity = max(budget // tallest, 1)
         rows = max(rows // capacity * capacity, min(rows, capacity))
         yield begin, begin + rows, capacity

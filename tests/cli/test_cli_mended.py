@@ -5,7 +5,7 @@ import pty
 import signal
 import stat
 
-from calling import refused, regard, start
+from calling import forked, refused, regard
 from conftest import TINY
 
 import regard as package
@@ -54,7 +54,7 @@ def test_others_may_read_a_model(trained):
 
 def test_one_bar_on_a_terminal_that_gives_the_cursor_back(corpus, tmp_path):
     ours, theirs = pty.openpty()
-    process = start("train", corpus / "capitals.yaml", "training.updates=3", "--run", tmp_path / "run", stderr=theirs)
+    process = forked("train", corpus / "capitals.yaml", "training.updates=3", "--run", tmp_path / "run", stderr=theirs)
     os.close(theirs)
     shown = b""
     try:

@@ -82,6 +82,31 @@ def test_a_shard_is_laid_out_as_before_there_were_shards():
     assert (len(plan), hashlib.sha256(listed.encode()).hexdigest()[:16]) == (91, "033ebdfe847302ee")
 
 
+def test_many_rows_are_laid_out_as_before_they_were_sorted_in_blocks(monkeypatch):
+    """The digest was printed by the plan that sorted a whole shard at once, as long rows are among them in four bytes."""
+    sources, targets = lengths(150_000, seed=5)
+    sources[7] = 40_000
+    for block in plans.BLOCK, 1000:
+        monkeypatch.setattr(plans, "BLOCK", block)
+        plan = BatchPlan(sources, targets, 4096, seed=5, rows=np.flatnonzero(np.arange(150_000) % 1000))
+        found = [plan.epoch(epoch) for epoch in (0, 1, 5)]
+        listed = b"".join(part.astype("<i8").tobytes() for one in found for part in (one.rows, one.cuts, one.order))
+        assert (len(plan), hashlib.sha256(listed).hexdigest()[:16]) == (1312, "8d5aa521171cac5e")
+
+
+@settings(max_examples=20)
+@given(**SHAPES, block=st.integers(1, 500))
+def test_blocks_of_any_size_make_the_same_batches(rows, budget, seed, block):
+    sources, targets = lengths(rows, seed)
+    whole = BatchPlan(sources, targets, budget, seed)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(plans, "BLOCK", block)
+        plan = BatchPlan(sources, targets, budget, seed)
+        for ours, theirs in zip((plan.shard, plan.epoch(3)), (whole.shard, whole.epoch(3)), strict=True):
+            assert (ours.rows == theirs.rows).all()
+            assert (ours.cuts == theirs.cuts).all()
+
+
 def test_a_step_of_any_shard_is_found_from_nothing(monkeypatch):
     """Plans made anew agree on every step in whatever order they are asked, with one shard in memory."""
     monkeypatch.setattr(plans, "SHARD", 300)

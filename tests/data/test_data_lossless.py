@@ -58,7 +58,9 @@ def test_a_small_vocabulary_knows_every_letter_though_the_sample_has_not(monkeyp
 
 @pytest.mark.parametrize("kind", ["unigram", "bpe"])
 def test_a_small_vocabulary_knows_letters_that_come_once(kind):
-    tokenizer = train_tokenizer(Section(kind=kind, size=60), [*CLEAN * 20, "q"])
+    tokenizer = train_tokenizer(
+        Section(kind=kind, size=60), [*CLEAN * 4, "q"]
+    )  # one letter in 5,000; SentencePiece itself keeps 0.9995
     assert back(tokenizer, "q") == "q"
 
 

@@ -9,7 +9,7 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "models"))
 from bounded import bounded
-from tiny import END, FEW, SETTINGS, START, batch, tiny
+from tiny import END, FEW, LAWS, SETTINGS, START, batch, tiny
 
 from regard.data.batching import reading
 from regard.decoding.beam import beam_search
@@ -52,7 +52,7 @@ def test_a_wide_beam_finds_the_ranking_that_enumeration_finds(name, penalty):
 SOURCES = [[4, 5, 6, 7, 8, 4], [8], [5, 5, 7], [6, 4]]
 
 
-@pytest.mark.parametrize("name", SETTINGS)
+@pytest.mark.parametrize("name", LAWS)
 @pytest.mark.parametrize("width", [pytest.param(1, marks=pytest.mark.slow), 3])
 @torch.no_grad()
 def test_a_sentence_decodes_alike_alone_and_in_any_batch(name, width):

@@ -2,6 +2,7 @@
 
 import itertools
 
+import pytest
 import torch
 
 from regard.models import build, configure
@@ -37,6 +38,20 @@ FEW = {
     name: SETTINGS[name]
     for name in ("gru-additive-into_cell", "lstm-general-input_feeding", "tanh-dot-after_cell", "lstm-none")
 }
+
+
+def in_time():
+    """What `make test` takes of these: every entry of every table, with one use of the context each, in turn."""
+    uses = itertools.cycle(context for context in CONTEXTS if context not in ("none", "to_all_layers"))
+    yield from FEW
+    yield from (f"gru-{score}-{context}" for score, context in zip(SCORES, uses, strict=False))
+    yield from (f"{cell}-additive-{context}" for cell, context in zip(CELLS, uses, strict=False))
+    yield from (f"gru-{score}-heads-coverage-{context}" for score, context in zip(SCORES, uses, strict=False))
+    yield from (name for name, options in SETTINGS.items() if not options["attention"] or "scope" in options["attention"])
+
+
+SOON = frozenset(in_time())
+LAWS = [name if name in SOON else pytest.param(name, marks=pytest.mark.slow) for name in SETTINGS]
 
 
 def tiny(decoder, layers=2, vocabulary=VOCABULARY, scale=1.0, **encoder):

@@ -26,6 +26,7 @@ def test_the_persistent_path_equals_the_loop(name, ragged_and_masked):
     assert not far(trial.results("persistent"), trial.results("loop"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", [(1, 1, 3, 2), (2, 3, 7, 7), (3, 5, 4, 18)])
 @pytest.mark.parametrize("name", ["lstm_peephole", "mut3"])
 def test_odd_shapes(name, shape):
@@ -53,7 +54,7 @@ def test_a_scan_cut_in_two_equals_one(name):
         torch.testing.assert_close(ours, theirs)
 
 
-@pytest.mark.parametrize("name", ["lstm", "gru_cho", *TAPES])
+@pytest.mark.parametrize("name", ["lstm", *(pytest.param(name, marks=pytest.mark.slow) for name in ("gru_cho", *TAPES))])
 def test_what_stands_after_the_end_reaches_nothing(name):
     trial = Trial(CELLS[name](3, 5), 3, 3, ragged=True)
     path = "persistent" if name in GATED else "persistent_tape"
@@ -64,7 +65,7 @@ def test_what_stands_after_the_end_reaches_nothing(name):
 
 
 @pytest.mark.parametrize("shape", [(3, 3, 4, 6), (2, 1, 3, 3)])
-@pytest.mark.parametrize("ragged", [False, True])
+@pytest.mark.parametrize("ragged", [pytest.param(False, marks=pytest.mark.slow), True])
 @pytest.mark.parametrize("name", TAPES)
 def test_the_persistent_tape_equals_the_loop(name, ragged, shape):
     batch, time, inputs, hidden = shape

@@ -3,9 +3,10 @@
 import shutil
 
 import pytest
-from small import small_recipe
+from small import shortened, small_recipe
 
 from regard import run
+from regard.corpora import CORPORA
 
 
 @pytest.fixture(scope="session")
@@ -20,3 +21,12 @@ def finished(tmp_path_factory):
 def own(finished, tmp_path):
     """A copy of it."""
     return shutil.copytree(finished, tmp_path / "own")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def short_corpora():
+    """A hundred runs here begin with the same corpus, of which few rows are enough to validate on."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, corpus in CORPORA.items():
+            patch.setitem(CORPORA, name, shortened(corpus))
+        yield

@@ -7,6 +7,8 @@ import pytest
 from small import small_recipe
 
 from regard import run
+from regard.corpora import CORPORA
+from regard.corpora.latin import LATIN
 from regard.recipe import to_yaml
 from regard.training.journal import read_journal
 
@@ -18,7 +20,8 @@ def losses(directory):
     return [row["loss"] for row in rows if "loss" in row], [row["valid_loss"] for row in rows if "valid_loss" in row]
 
 
-def test_two_ranks_and_one_rank_give_the_same_losses(tmp_path):
+def test_two_ranks_and_one_rank_give_the_same_losses(tmp_path, monkeypatch):
+    monkeypatch.setitem(CORPORA, "latin", LATIN)  # as other processes know it
     recipe = tmp_path / "small.yaml"
     recipe.write_text(to_yaml(small_recipe(8, *CHANGES)))
     words = ["train", str(recipe), "--quiet", "-r"]  # torchrun itself takes words that begin with --run

@@ -294,6 +294,6 @@ def test_a_lost_journal_is_named(finished, tmp_path, capsys):
 
 def test_a_sample_for_the_tokenizers_is_said(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(subwords, "SAMPLE", 100)
-    assert run.train(small_recipe(2, "data.tokenizer.kind=unigram", "data.tokenizer.size=80"), tmp_path / "run") is None
+    assert run.train(small_recipe(2, "data.tokenizer.kind=bpe", "data.tokenizer.size=80"), tmp_path / "run") is None
     told = capsys.readouterr().err
     assert all(f"the tokenizer of {side} was trained on a sample of " in told for side in ("source", "target"))

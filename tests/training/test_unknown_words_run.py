@@ -11,7 +11,7 @@ from regard.training import loop
 from regard.training.journal import read_journal
 
 HIDING = ["model.decoder.copy_words=added", "training.unknown_words=0.5"]
-DRY = ["model.encoder.dropout=0", "model.decoder.dropout=0", "training.log_every=1"]
+DRY = ["model.encoder.dropout=0", "model.decoder.dropout=0", "training.log_every=1", "decoding.max_length=4"]
 
 
 def test_a_run_that_was_stopped_goes_on_with_the_same_words_hidden(tmp_path, monkeypatch):
