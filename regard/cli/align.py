@@ -54,7 +54,10 @@ def align(
     pairs = failures.without(pairs, problems, ("", ""))
     if best and truth is not None:
         choose_readings(models, pairs, truth)
-    links = write_links(Directions(models[0][1], models[1][1] if reverse else None, join), pairs)
+    directions = Directions(models[0][1], models[1][1] if reverse else None, join, words=gold is not None)
+    for side in (name for name, apart in zip(("source", "target"), directions.tokens, strict=True) if apart):
+        typer.echo(f"note: the {side} has no spaces between words: its tokens are counted", err=True)
+    links = write_links(directions, pairs)
     if truth is not None:
         show({name: alignment_error_rate(found, truth) for name, found in links.items()}, as_json)
     failures.leave(bool(problems))
