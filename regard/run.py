@@ -29,7 +29,7 @@ from regard.evaluation.metrics import METRICS
 from regard.evaluation.telling import tell_samples, tell_scores
 from regard.imports import GIVEN, advised
 from regard.models import MODELS, build, configure, refuse_two_vocabularies
-from regard.models.device import make_deterministic
+from regard.models.device import make_deterministic, tell_threads, use_threads
 from regard.models.directory import Bundle, save_model
 from regard.nn.allocator import keep_freed_memory
 from regard.recipe import Corpus, Data, Pairs, Recipe, choose, read
@@ -78,6 +78,7 @@ def train(
         make_deterministic()
     with group(recipe.training.device) as processes, ExitStack() as held:
         say = Display(0, 0, None, talk and processes.first).say
+        held.enter_context(use_threads(recipe.training.threads))
 
         def open_run() -> Recipe:
             claim(directory)
@@ -204,9 +205,8 @@ def fit(
     torch.manual_seed(recipe.training.seed)
     model = build(configure(recipe.model), *prepared.shapes).to(processes.device)
     parameters = sum(parameter.numel() for parameter in model.parameters())
-    threads = f", {torch.get_num_threads()} threads" if processes.device.type == "cpu" else ""
     epochs = recipe.training.updates / len(prepared.plan)
-    say(f"{parameters:,} parameters on {processes.device}{threads}")
+    say(f"{parameters:,} parameters on {processes.device}{tell_threads(processes.device)}")
     say(f"{recipe.training.updates:,} updates, {epochs:.1f} passes over the rows; best by {metric_of(recipe)}")
     start, risk = recipe.training.start_from, recipe.training.risk
     if start is not None and not any((directory / "checkpoints").glob("step-*")):

@@ -2,7 +2,7 @@
 
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TextIO
@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 import typer
 
 from regard.cli import failures
+from regard.cli.asking import incoming
 
 if TYPE_CHECKING:
     from regard.decoding.forcing import TeacherForced
     from regard.decoding.hypothesis import Hypothesis
     from regard.decoding.reading import Pair
-
-BLOCK = 1024  # lines that are sorted by length and decoded together
 
 
 def generate(
@@ -51,8 +50,7 @@ def generate(
     from regard.errors import UserError
     from regard.recipe import parse
 
-    if sys.stdin is None or sys.stdout is None:
-        raise UserError(f"standard {'input' if sys.stdin is None else 'output'} is closed: lines come in and go out there")
+    given_lines = incoming(unbuffered)
     trained = load_generator(run, device)
     if alignments is not None and not trained.has_attention:
         raise UserError(f"{run}: this model has no attention, so there is nothing to align by")
@@ -65,7 +63,7 @@ def generate(
     settings = trained.settings(beam=width, **ranking)
     number, failed, cuts = 0, False, Counter[str]()
     with alignments.open("w", encoding="utf-8") if alignments is not None else nullcontext() as links:
-        for lines in blocks(sys.stdin.buffer, 1 if unbuffered else BLOCK):
+        for lines in given_lines:
             given_rows = asked(lines) if jsonl else Asked(lines)
             found = trained.answer(given_rows.texts, settings, sampling)
             problems = dict(sorted({**found.problems, **given_rows.problems}.items()))
@@ -90,21 +88,6 @@ def generate(
 
 def given(**options: Any) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value is not None}
-
-
-def blocks(stream: Iterable[bytes], size: int) -> Iterator[list[str]]:
-    """Lines end at \\n and nowhere else; bytes that are no UTF-8 become U+FFFD, so that no line is lost."""
-    from regard.data.lines import BYTE_ORDER_MARK
-
-    block: list[str] = []
-    for number, raw in enumerate(stream):
-        raw = raw.removeprefix(BYTE_ORDER_MARK) if number == 0 else raw
-        block.append(raw.rstrip(b"\n").decode("utf-8", errors="replace").rstrip("\r"))
-        if len(block) == size:
-            yield block
-            block = []
-    if block:
-        yield block
 
 
 def answer(number: int, hypotheses: Sequence["Hypothesis"], n_best: int | None, scores: bool, failed: bool = False) -> str:

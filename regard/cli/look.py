@@ -52,7 +52,7 @@ def look(
     failures.name_each(problems, "text ", "it is not shown")
     texts = [text for index, text in enumerate(texts) if index not in problems]
     targets = [target] if target is not None else texts if past else trained.generate(texts)
-    if not all(targets):
+    if not all(targets) and trained.has_attention:
         raise UserError(f"there is nothing to look at: the model writes nothing for {texts[targets.index('')]!r}")
     if past:
         heatmaps = [
