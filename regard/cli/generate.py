@@ -23,7 +23,9 @@ def generate(
     beam: Annotated[int | None, typer.Option(min=1, help="Hypotheses kept at each step; 1 is greedy.")] = None,
     length_penalty: Annotated[float | None, typer.Option(min=0.0, help="Rank by log p / length ** penalty.")] = None,
     length_norm: Annotated[str | None, typer.Option(help="gnmt: ((5 + length) / 6) ** penalty instead; or power.")] = None,
-    coverage_penalty: Annotated[float | None, typer.Option(min=0.0, help="For source words not looked at.")] = None,
+    coverage_penalty: Annotated[
+        float | None, typer.Option(min=0.0, help="Penalty for source words that were not looked at.")
+    ] = None,
     n_best: Annotated[int | None, typer.Option(min=1, help="Print the best N as `line ||| text ||| score`.")] = None,
     sample: Annotated[bool, typer.Option("--sample", help="Draw the output; with --n-best, N of them as drawn.")] = False,
     temperature: Annotated[float | None, typer.Option(help="Draw by p ** (1 / temperature).")] = None,
@@ -38,7 +40,9 @@ def generate(
     unbuffered: Annotated[bool, typer.Option("--unbuffered", help="Answer each line at once.")] = False,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
 ) -> None:
-    """Read lines from standard input, write one line for each to standard output, in order.
+    """Read lines from standard input, write one output per line to standard output, in order.
+
+    On a terminal, type a line to get its output; Ctrl-D ends.
 
     A line that is too long for the model gets an empty line and is named on standard error, and the exit code is 2.
 

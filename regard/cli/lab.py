@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 DEFAULT = "overnight"
 ABOUT = "; ".join(f"{name}: {setting.about}" for name, setting in SETTINGS.items())
 
-lab = typer.Typer(name="lab", help="Experiments: parts of the house compared under equal conditions.")
+lab = typer.Typer(name="lab", help="Experiments: cells, or kinds of attention, compared under equal conditions.")
 
 
 @lab.callback(invoke_without_command=True)
@@ -41,9 +41,9 @@ def cells(
     out: Annotated[Path | None, typer.Option(help="Directory of the trials; runs/lab-cells-SETTING unless given.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON list instead of a table.")] = False,
 ) -> None:
-    """Train every cell under the same budget on three tasks, and print ours beside the lecture's figures.
+    """Train every cell under the same budget on three tasks, and print the results beside the published figures.
 
-    Finished trials are kept: the same command goes on where it was stopped.
+    Finished trials are kept: the same command continues where it was stopped.
     """
     from regard.lab import table
     from regard.lab.cells import Comparison, compare

@@ -19,7 +19,7 @@ def predict(
     unbuffered: Annotated[bool, typer.Option("--unbuffered", help="Answer each line at once.")] = False,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
 ) -> None:
-    """Read lines from standard input, write the label of each, or one for each of its tokens, to standard output.
+    """Read lines from standard input, write one label per line, or one per token, to standard output.
 
     A line that the model cannot read gets an empty line and is named on standard error, and the exit code is 2.
     """

@@ -9,9 +9,8 @@ import pytest
 from calling import refused, regard
 
 CHANCE = random.Random(1)
-WORDS = [
-    "".join(CHANCE.choice("bdfgklmnprst") + CHANCE.choice("aeiou") for _ in range(CHANCE.randint(2, 4))) for _ in range(90)
-]
+SYLLABLES = [consonant + vowel for consonant in "bdfgklmnprst" for vowel in "aeiou"]
+WORDS = ["".join(CHANCE.choices(SYLLABLES, k=CHANCE.randint(2, 4))) for _ in range(90)]
 ROWS = [(word, " ".join(word.upper())) for word in WORDS]
 TSV = "".join(f"{source}\t{target}\n" for source, target in ROWS)
 PROSE = "It was a dark and stormy night, and the rain fell.\nThe wind blew, hard, and nobody came.\nA door opened.\n" * 9
@@ -33,7 +32,7 @@ WRONG = {
     "paper.pdf": (b"%PDF-1.4\n%\xe2\xe3\xcf\xd3\n1 0 obj\n", "a PDF file"),
     "renamed.tsv": (zipped(), "a zip file"),
     "pairs.zip": (zipped(), "a zip file"),
-    "latin1.tsv": (TSV.replace("a", "\xe4").encode("latin-1"), "not UTF-8: byte 0xe4 .* iconv -f LATIN1 -t UTF-8"),
+    "latin1.tsv": ("".join(f"\xe4{line}\n" for line in TSV.splitlines()).encode("latin-1"), "not UTF-8: byte 0xe4 .* iconv -f LATIN1 -t UTF-8"),
     "utf16.tsv": (TSV.encode("utf-16"), "text in UTF-16: iconv"),
     "empty.tsv": (b"", "no rows"),
     "empty.txt": (b"", "no rows"),
