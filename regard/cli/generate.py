@@ -23,9 +23,7 @@ def generate(
     beam: Annotated[int | None, typer.Option(min=1, help="Hypotheses kept at each step; 1 is greedy.")] = None,
     length_penalty: Annotated[float | None, typer.Option(min=0.0, help="Rank by log p / length ** penalty.")] = None,
     length_norm: Annotated[str | None, typer.Option(help="gnmt: ((5 + length) / 6) ** penalty instead; or power.")] = None,
-    coverage_penalty: Annotated[
-        float | None, typer.Option(min=0.0, help="Penalty for source words that were not looked at.")
-    ] = None,
+    coverage_penalty: Annotated[float | None, typer.Option(min=0.0, help="Penalty for source words not looked at.")] = None,
     n_best: Annotated[int | None, typer.Option(min=1, help="Print the best N as `line ||| text ||| score`.")] = None,
     sample: Annotated[bool, typer.Option("--sample", help="Draw the output; with --n-best, N of them as drawn.")] = False,
     temperature: Annotated[float | None, typer.Option(help="Draw by p ** (1 / temperature).")] = None,

@@ -32,7 +32,7 @@ WRONG = {
     "paper.pdf": (b"%PDF-1.4\n%\xe2\xe3\xcf\xd3\n1 0 obj\n", "a PDF file"),
     "renamed.tsv": (zipped(), "a zip file"),
     "pairs.zip": (zipped(), "a zip file"),
-    "latin1.tsv": ("".join(f"\xe4{line}\n" for line in TSV.splitlines()).encode("latin-1"), "not UTF-8: byte 0xe4 .* iconv -f LATIN1 -t UTF-8"),
+    "latin1.tsv": (f"\xe4{TSV}".replace("\n", "\n\xe4").encode("latin-1"), "not UTF-8: byte 0xe4 .* iconv -f LATIN1 -t UTF-8"),
     "utf16.tsv": (TSV.encode("utf-16"), "text in UTF-16: iconv"),
     "empty.tsv": (b"", "no rows"),
     "empty.txt": (b"", "no rows"),
