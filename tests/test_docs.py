@@ -13,6 +13,12 @@ import pytest
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 BLOCK = re.compile(r"^```(bash|python)\n(.*?)^```\n(<!-- not run: .+ -->)?", re.MULTILINE | re.DOTALL)
+PRINTS = re.compile(r"# prints: (.+)$", re.MULTILINE)
+
+
+def printed(code, output):
+    """Of the lines that a block says it prints, those that it does print, as whole lines."""
+    return [line for line in PRINTS.findall(code) if line in output.splitlines()]
 
 
 def blocks(document):
@@ -57,6 +63,7 @@ def test_what_a_document_shows_runs(document, tmp_path, warm):
         said += code if kind == "python" else ""
         done = run(kind, said if kind == "python" else code, tmp_path, warm)
         assert done.returncode == 0, f"{document.name}:\n{code}\n{done.stdout}\n{done.stderr}"
+        assert PRINTS.findall(said if kind == "python" else code) == printed(code if kind == "bash" else said, done.stdout)
 
 
 def test_the_readme_has_its_two_commands():

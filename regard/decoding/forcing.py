@@ -128,7 +128,8 @@ class TeacherForced(Trained):
     def reads(self) -> str:
         """Which layer and head `align` reads, in words."""
         heads = self.num_heads
-        section = (self.config.get("decoder") or {}).get("attention") or {}
+        decoder = self.config.get("decoder") or {}
+        section = decoder.get("cross_attention") or decoder.get("attention") or {}
         each = int(section.get("heads", 1)) if heads % int(section.get("heads", 1)) == 0 else 1
         head, layers = self.reading.head, f" in {heads // each} layers" if heads > each else ""
         told = f", mean of {heads} heads{layers}" if heads > 1 else ""
