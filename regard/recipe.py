@@ -163,6 +163,7 @@ class Training(Section):
     average: Positive = 1  # the model is the mean of the best `average` checkpoints
     log_every: Positive = 50
     device: Literal["auto", "cpu", "cuda"] = "auto"
+    threads: Annotated[int, Field(gt=0, le=1024)] | None = None  # of a CPU; null: as many as torch takes, one per core
     capture: bool = True  # on one GPU: batches of a shape that has come before are replayed as a CUDA graph
     deterministic: bool = False  # on a GPU: only kernels whose result is the same at every run (a CPU's are anyway)
 

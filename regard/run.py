@@ -22,7 +22,7 @@ from regard.evaluation.metrics import METRICS
 from regard.evaluation.telling import tell_samples, tell_scores, tell_test
 from regard.imports import GIVEN, advised
 from regard.models import MODELS, build, configure
-from regard.models.device import make_deterministic
+from regard.models.device import make_deterministic, tell_threads, use_threads
 from regard.models.directory import Bundle, save_model
 from regard.nn.allocator import keep_freed_memory
 from regard.preparation import Prepared, Say, prepare, with_corpus
@@ -56,6 +56,7 @@ def train(
         make_deterministic()
     with group(recipe.training.device) as processes, ExitStack() as held:
         say = Display(0, 0, None, talk and processes.first).say
+        held.enter_context(use_threads(recipe.training.threads))
 
         def open_run() -> Recipe:
             claim(directory)
@@ -111,10 +112,8 @@ def fit(
     torch.manual_seed(recipe.training.seed)
     model = build(configure(recipe.model), *prepared.shapes).to(processes.device)
     parameters = sum(parameter.numel() for parameter in model.parameters())
-    number = torch.get_num_threads()
-    threads = f", {number} thread{'s' * (number > 1)}" if processes.device.type == "cpu" else ""
     epochs = recipe.training.updates / len(prepared.plan)
-    say(f"{parameters:,} parameters on {processes.device}{threads}")
+    say(f"{parameters:,} parameters on {processes.device}{tell_threads(processes.device)}")
     say(f"{recipe.training.updates:,} updates, {epochs:.1f} passes over the rows; best by {metric_of(recipe)}")
     if smoothing := recipe.training.label_smoothing:
         say(f"losses of training have label smoothing ({smoothing:g}) in them; those of validation do not, and are lower")

@@ -13,6 +13,12 @@ import pytest
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 BLOCK = re.compile(r"^```(bash|python)\n(.*?)^```\n(<!-- not run: .+ -->)?", re.MULTILINE | re.DOTALL)
+PRINTS = re.compile(r"# prints: (.+)$", re.MULTILINE)
+
+
+def printed(code, output):
+    """Of the lines that a block says it prints, those that it does print, as whole lines."""
+    return [line for line in PRINTS.findall(code) if line in output.splitlines()]
 
 
 def blocks(document):
@@ -57,6 +63,7 @@ def test_what_a_document_shows_runs(document, tmp_path, warm):
         said += code if kind == "python" else ""
         done = run(kind, said if kind == "python" else code, tmp_path, warm)
         assert done.returncode == 0, f"{document.name}:\n{code}\n{done.stdout}\n{done.stderr}"
+        assert PRINTS.findall(said if kind == "python" else code) == printed(code if kind == "bash" else said, done.stdout)
 
 
 def test_the_readme_has_its_two_commands():
@@ -125,3 +132,26 @@ def test_the_architecture_names_every_table_and_every_room():
     assert all(f"`{name}`" in text for name in shown)
     rooms = [path.name for path in (ROOT / "regard").iterdir() if path.is_dir() and not path.name.startswith("__")]
     assert all(f"  {room}/" in text for room in rooms)
+
+
+def test_the_keys_of_the_page_for_newcomers_are_keys():
+    """Each is accepted by a recipe, of whichever shape has it."""
+    from regard.errors import UserError
+    from regard.models import configure
+    from regard.preflight import check_names
+    from regard.recipe import read
+
+    def problem(key, name):
+        try:
+            recipe = read(name, ["data.train.source=a", "data.train.target=b", key])
+            check_names(recipe)
+            configure(recipe.model)
+        except UserError as error:
+            return str(error)
+        return None
+
+    text = (ROOT / "docs" / "coming_from.md").read_text(encoding="utf-8")
+    keys = re.findall(r"`((?:data|model|training|decoding)\.[a-z_.]+=[^`]+)`", text)
+    assert len(keys) > 50
+    wrong = {key: problem(key, "bahdanau2015-small") for key in keys if problem(key, "vaswani2017-small")}
+    assert {key: told for key, told in wrong.items() if told} == {}

@@ -19,6 +19,7 @@ from regard.models.device import on_device
 from regard.models.interface import PLAIN, Loss
 from regard.nn.outline import Outline
 from regard.nn.recurrent import scan
+from regard.planning import plan as planning
 from regard.planning import rate
 from regard.planning.cost import ROWS, Cost, bytes_kept, cost_of, drawn, memory_of, operations_of
 from regard.planning.example import Lengths, example, shapes_of
@@ -226,6 +227,31 @@ def test_the_command_shows_ours_beside_the_lectures():
     lines = regard("plan", "demo", "training.updates=10").lines
     assert any(line.split("\t")[0] == "  decoder.attention" for line in lines)
     assert any("10 updates" in line for line in lines)
+
+
+def test_no_time_is_told_that_nobody_measured(monkeypatch):
+    result = regard("plan", "demo")
+    assert "Not known until a few steps are timed here (--device cpu, --device cuda)" in result.out
+    assert not any(unit in result.out for unit in (" seconds", " minutes", " hours"))
+    assert json.loads(regard("plan", "demo", "--json").out)["times"] == []
+    monkeypatch.setattr(planning, "tokens_a_second", lambda *_: 1000.0)
+    (time,) = json.loads(regard("plan", "demo", "--json", "--device", "cpu").out)["times"]
+    assert time["how"] == "1,000 target tokens/s measured here"
+
+
+def test_what_train_would_choose_is_planned(tmp_path):
+    words = [f"{a}{b}{c}" for a in "bcd" for b in "aeiou" for c in "lmnrst"]
+    (tmp_path / "p.tsv").write_text("".join(f"{word}\t{' '.join(word.upper())}\n" for word in words))
+    (tmp_path / "s").write_text("".join(f"{word}\n" for word in words))
+    (tmp_path / "t").write_text("".join(f"{' '.join(word.upper())}\n" for word in words))
+    code, out, err = regard("plan", "--pairs", tmp_path / "p.tsv", "training.updates=7", "--json")
+    found = json.loads(out)
+    assert (code, found["recipe"], found["updates"]) == (0, "chosen from the data", 7)
+    assert found["lengths"]["source"] == 4  # letters and the end mark
+    assert "source as characters" in err
+    apart = regard("plan", "--source", tmp_path / "s", "--target", tmp_path / "t", "training.updates=7", "--json")
+    assert apart.out == out
+    assert "give --source and --target, or --pairs" in refused("plan")
 
 
 class TaggerConfig(Section):

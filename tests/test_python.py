@@ -340,7 +340,7 @@ def test_look_shows_what_align_found(model, tmp_path):
         found = model.align((text, output))
         assert (look.text, look.output, look.source, look.target) == (text, output, found.source, found.target)
         assert (look.weights == found.weights).all()
-        heatmap = Heatmap(found.source, found.target, found.weights)
+        heatmap = Heatmap(found.source, found.target, found.weights, f"{model.path}: additive attention", found.end)
         assert repr(look) == f"{output}\n\n{terminal(heatmap, color=False)}"
         assert look._repr_html_() == draw_svg(heatmap)
     look.png(tmp_path / "a.png")

@@ -21,19 +21,22 @@ BLOCK = 4096  # pairs that are sorted by length and aligned together
 
 def align(
     run: Annotated[Path, typer.Argument(help="A run or a model directory.")],
-    source: Annotated[Path, typer.Option(help="Sentences, one a line.")],
-    target: Annotated[Path, typer.Option(help="Their translations.")],
+    source: Annotated[Path, typer.Option(help="Sources, one per line.")],
+    target: Annotated[Path, typer.Option(help="Their targets.")],
     reverse: Annotated[Path | None, typer.Option(help="A model from target to source: align by both.")] = None,
     symmetrise: Annotated[str | None, typer.Option(help="How both directions' links are joined (grow_diag).")] = None,
     agree: Annotated[float | None, typer.Option(min=0, max=1, help="Instead: links of this agreement or more.")] = None,
-    gold: Annotated[Path | None, typer.Option(help="True links: tell the alignment error rate.")] = None,
+    gold: Annotated[Path | None, typer.Option(help="True links: print the alignment error rate.")] = None,
     head: Annotated[int | None, typer.Option(min=-1, help="Read this head of the attention; -1: the mean of all.")] = None,
     shift: Annotated[int | None, typer.Option(min=0, max=1, help="1: read the step after a word's own.")] = None,
     best: Annotated[bool, typer.Option("--choose", help="Find the best head and shift on --gold; store them.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="The rates as one JSON object.")] = False,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
 ) -> None:
-    """Link the words of each pair: a line of i-j (from 0) for each to standard output, rates to standard error."""
+    """Link the words of each pair: one line of links i-j per pair, words counted from 0, to standard output.
+
+    Error rates go to standard error. Where there are no spaces between words, tokens are counted instead.
+    """
     from regard.data.spool import spooled
     from regard.decoding.directions import Directions
     from regard.decoding.reading import change_reading
@@ -54,7 +57,10 @@ def align(
     pairs = failures.without(pairs, problems, ("", ""))
     if best and truth is not None:
         choose_readings(models, pairs, truth)
-    links = write_links(Directions(models[0][1], models[1][1] if reverse else None, join), pairs)
+    directions = Directions(models[0][1], models[1][1] if reverse else None, join, words=gold is not None)
+    for side in (name for name, apart in zip(("source", "target"), directions.tokens, strict=True) if apart):
+        typer.echo(f"note: the {side} has no spaces between words: its tokens are counted", err=True)
+    links = write_links(directions, pairs)
     if truth is not None:
         show({name: alignment_error_rate(found, truth) for name, found in links.items()}, as_json)
     failures.leave(bool(problems))

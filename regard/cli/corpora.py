@@ -7,12 +7,12 @@ import typer
 
 
 def corpora(
-    name: Annotated[str | None, typer.Argument(help="The corpus to write; without it, they are listed.")] = None,
+    name: Annotated[str | None, typer.Argument(help="The corpus to write; without a name, all are listed.")] = None,
     out: Annotated[Path | None, typer.Option(help="Directory to write the files to.")] = None,
     seed: Annotated[int, typer.Option(help="Another seed, another corpus.")] = 1,
     size: Annotated[int | None, typer.Option(min=1, help="Training pairs; each corpus has its own default.")] = None,
 ) -> None:
-    """List the data sets that regard generates, or write one, with its true word alignments if it has any."""
+    """List the data sets that regard can generate, or write one to files, with its word alignments if it has any."""
     from regard.corpora import CORPORA
     from regard.corpora.corpus import write
     from regard.errors import UserError

@@ -28,12 +28,22 @@ def data(
     names = {"pairs": str(files[0])} if len(files) == 1 else {"source": str(files[0]), "target": str(files[1])}
     for note in notes(parse(Pairs, names)):
         typer.echo(f"note: {note}", err=True)
-    chosen = choose_recipe(names)
+    chosen, first = choose_recipe(names), first_row(names)
     if as_json:
         told = [{"rule": rule, "chosen": values, "reason": reason} for rule, values, reason in chosen.told]
         typer.echo(
             json.dumps({"survey": plain_facts(chosen.found), "choices": told, "recipe": chosen.values}, ensure_ascii=False)
         )
     else:
-        for line in (*survey_lines(chosen.found), "", *choice_lines(chosen)):
+        shown = f"first row: {first['source']!r:.60} -> {first['target']!r:.60}"
+        for line in (*survey_lines(chosen.found), shown, "", *choice_lines(chosen)):
             typer.echo(line)
+
+
+def first_row(names: dict[str, str]) -> dict[str, str]:
+    """As it is read: a header that was taken for a row, or swapped columns, are seen at once."""
+    from regard.data.readers import read_rows
+    from regard.recipe import Pairs, parse
+
+    rows = next(rows for rows in read_rows(parse(Pairs, names)) if rows.lines)
+    return {name: values[0] for name, values in rows.columns.items()}

@@ -40,9 +40,9 @@ def evaluate(
     run: Annotated[Path, typer.Argument(help="A run or a model directory.")],
     source: Annotated[
         Path | None,
-        typer.Option(help="Test sentences; without it, the recipe's test sets, or the rows that training held out."),
+        typer.Option(help="Test sources; without it, the recipe's test sets, or the rows that training held out."),
     ] = None,
-    target: Annotated[Path | None, typer.Option(help="Their reference translations.")] = None,
+    target: Annotated[Path | None, typer.Option(help="Their references.")] = None,
     pairs: Annotated[Path | None, typer.Option(help="Both in one .tsv, .csv, .jsonl or .parquet file instead.")] = None,
     column: Columns = None,
     reference: Annotated[

@@ -2,7 +2,7 @@
 
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TextIO
@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 import typer
 
 from regard.cli import failures
+from regard.cli.asking import incoming
 
 if TYPE_CHECKING:
     from regard.decoding.forcing import TeacherForced
     from regard.decoding.hypothesis import Hypothesis
     from regard.decoding.reading import Pair
-
-BLOCK = 1024  # lines that are sorted by length and decoded together
 
 
 def generate(
@@ -24,7 +23,7 @@ def generate(
     beam: Annotated[int | None, typer.Option(min=1, help="Hypotheses kept at each step; 1 is greedy.")] = None,
     length_penalty: Annotated[float | None, typer.Option(min=0.0, help="Rank by log p / length ** penalty.")] = None,
     length_norm: Annotated[str | None, typer.Option(help="gnmt: ((5 + length) / 6) ** penalty instead; or power.")] = None,
-    coverage_penalty: Annotated[float | None, typer.Option(min=0.0, help="For source words not looked at.")] = None,
+    coverage_penalty: Annotated[float | None, typer.Option(min=0.0, help="Penalty for source words not looked at.")] = None,
     n_best: Annotated[int | None, typer.Option(min=1, help="Print the best N as `line ||| text ||| score`.")] = None,
     sample: Annotated[bool, typer.Option("--sample", help="Draw the output; with --n-best, N of them as drawn.")] = False,
     temperature: Annotated[float | None, typer.Option(help="Draw by p ** (1 / temperature).")] = None,
@@ -39,7 +38,9 @@ def generate(
     unbuffered: Annotated[bool, typer.Option("--unbuffered", help="Answer each line at once.")] = False,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
 ) -> None:
-    """Read lines from standard input, write one line for each to standard output, in order.
+    """Read lines from standard input, write one output per line to standard output, in order.
+
+    On a terminal, type a line to get its output; Ctrl-D ends.
 
     A line that is too long for the model gets an empty line and is named on standard error, and the exit code is 2.
 
@@ -51,8 +52,7 @@ def generate(
     from regard.errors import UserError
     from regard.recipe import parse
 
-    if sys.stdin is None or sys.stdout is None:
-        raise UserError(f"standard {'input' if sys.stdin is None else 'output'} is closed: lines come in and go out there")
+    given_lines = incoming(unbuffered)
     trained = load_generator(run, device)
     if alignments is not None and not trained.has_attention:
         raise UserError(f"{run}: this model has no attention, so there is nothing to align by")
@@ -65,7 +65,7 @@ def generate(
     settings = trained.settings(beam=width, **ranking)
     number, failed, cuts = 0, False, Counter[str]()
     with alignments.open("w", encoding="utf-8") if alignments is not None else nullcontext() as links:
-        for lines in blocks(sys.stdin.buffer, 1 if unbuffered else BLOCK):
+        for lines in given_lines:
             given_rows = asked(lines) if jsonl else Asked(lines)
             found = trained.answer(given_rows.texts, settings, sampling)
             problems = dict(sorted({**found.problems, **given_rows.problems}.items()))
@@ -90,21 +90,6 @@ def generate(
 
 def given(**options: Any) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value is not None}
-
-
-def blocks(stream: Iterable[bytes], size: int) -> Iterator[list[str]]:
-    """Lines end at \\n and nowhere else; bytes that are no UTF-8 become U+FFFD, so that no line is lost."""
-    from regard.data.lines import BYTE_ORDER_MARK
-
-    block: list[str] = []
-    for number, raw in enumerate(stream):
-        raw = raw.removeprefix(BYTE_ORDER_MARK) if number == 0 else raw
-        block.append(raw.rstrip(b"\n").decode("utf-8", errors="replace").rstrip("\r"))
-        if len(block) == size:
-            yield block
-            block = []
-    if block:
-        yield block
 
 
 def answer(number: int, hypotheses: Sequence["Hypothesis"], n_best: int | None, scores: bool, failed: bool = False) -> str:

@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Callable
 from functools import wraps
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 import typer
 
@@ -29,6 +29,13 @@ OPTION = Annotated[
 ]
 
 
+def plain_flag(annotation: Any) -> None:
+    """A flag takes no value, and help should not show one."""
+    kind, *more = get_args(annotation) or (None,)
+    if kind is bool and more[0].metavar is None:
+        more[0].metavar = ""
+
+
 def with_imports(verb: Callable[..., None]) -> Callable[..., None]:
     """The verb with one option more, which is obeyed before the others are read."""
 
@@ -37,6 +44,8 @@ def with_imports(verb: Callable[..., None]) -> Callable[..., None]:
         verb(**options)
 
     signature = inspect.signature(verb)
+    for annotation in verb.__annotations__.values():
+        plain_flag(annotation)
     option = inspect.Parameter("imports", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=OPTION)
     call.__signature__ = signature.replace(parameters=[*signature.parameters.values(), option])  # type: ignore[attr-defined]
     call.__annotations__ = {**verb.__annotations__, "imports": OPTION}

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 DEFAULT = "overnight"
 ABOUT = "; ".join(f"{name}: {setting.about}" for name, setting in SETTINGS.items())
 
-lab = typer.Typer(name="lab", help="Experiments: parts of the house compared under equal conditions.")
+lab = typer.Typer(name="lab", help="Experiments: cells, or kinds of attention, compared under equal conditions.")
 
 
 @lab.callback(invoke_without_command=True)
@@ -30,8 +30,8 @@ def experiments(context: typer.Context) -> None:
 def cells(
     setting: Annotated[str | None, typer.Option(help=f"{ABOUT}. Unless given: {DEFAULT}.")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="The same as --setting quick.")] = False,
-    cells: Annotated[str | None, typer.Option(help="Cells to compare, parted by commas; all unless given.")] = None,
-    tasks: Annotated[str | None, typer.Option(help="arith, xml, words, parted by commas; all unless given.")] = None,
+    cells: Annotated[str | None, typer.Option(help="Cells to compare, separated by commas; all unless given.")] = None,
+    tasks: Annotated[str | None, typer.Option(help="arith, xml, words, separated by commas; all unless given.")] = None,
     text: Annotated[Path | None, typer.Option(help="Training text of the words task (.gz is fine); else generated.")] = None,
     valid_text: Annotated[Path | None, typer.Option(help="Its validation text.")] = None,
     test_text: Annotated[Path | None, typer.Option(help="Its test text.")] = None,
@@ -41,9 +41,9 @@ def cells(
     out: Annotated[Path | None, typer.Option(help="Directory of the trials; runs/lab-cells-SETTING unless given.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON list instead of a table.")] = False,
 ) -> None:
-    """Train every cell under the same budget on three tasks, and print ours beside the lecture's figures.
+    """Train every cell under the same budget on three tasks, and print the results beside the published figures.
 
-    Finished trials are kept: the same command goes on where it was stopped.
+    Finished trials are kept: the same command continues where it was stopped.
     """
     from regard.lab import table
     from regard.lab.cells import Comparison, compare
@@ -72,29 +72,42 @@ def attention(
     recipe: Annotated[str, typer.Argument(help="A recipe whose decoder attends: `regard recipes`, or a YAML file.")] = "demo",
     overrides: Annotated[list[str] | None, typer.Argument(help="key.path=value, as for `regard train`.")] = None,
     vary: Annotated[str, typer.Option(help="score, scope or selection: what differs.")] = "score",
-    names: Annotated[str | None, typer.Option(help="Entries to compare, parted by commas; all unless given.")] = None,
+    names: Annotated[str | None, typer.Option(help="Entries to compare, separated by commas; all unless given.")] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="Runs of each entry, each with a seed of its own: mean and spread.")] = 1,
+    metric: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Show this metric instead of BLEU and AER, for example exact. May be repeated."),
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="Directory of the runs; runs/lab-attention-VARY unless given.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON list instead of a table.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON list, a row per run, instead of a table.")] = False,
+    as_latex: Annotated[bool, typer.Option("--latex", help="A LaTeX table instead.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Do not report progress.")] = False,
 ) -> None:
     """Train a recipe with every score (scope, selection), all else being equal: quality, alignment, speed, memory.
 
-    Finished entries are kept: the same command goes on where it was stopped.
+    Finished runs are kept: the same command continues where it was stopped. The table is in table.md and table.tex too.
     """
     from regard.corpora.corpus import write_lines
     from regard.lab.attention import PARTS, compare, grid
-    from regard.lab.table import markdown, print_grid
+    from regard.lab.table import latex, markdown, print_grid
     from regard.recipe import choose, override, read_values
+    from regard.training.display import Display
 
     words = [recipe, *(overrides or [])]
     name = "demo" if "=" in recipe else words.pop(0)
     entries = listed(names, choose(PARTS, vary, "part of an attention"), vary)
     directory = out or Path("runs") / f"lab-attention-{vary}"
-    rows = compare(override(read_values(name), words), vary, entries, directory)
-    write_lines(directory / "table.md", markdown(grid(rows)))
+    say = Display(0, 0, None, not quiet).say
+    rows = compare(override(read_values(name), words), vary, entries, directory, seeds, say)
+    table = grid(rows, metric or ())
+    write_lines(directory / "table.md", markdown(table))
+    write_lines(directory / "table.tex", latex(table))
     if as_json:
         typer.echo(json.dumps(rows, indent=1))
+    elif as_latex:
+        typer.echo("\n".join(latex(table)))
     else:
-        print_grid(grid(rows))
+        print_grid(table)
 
 
 def listed(names: str | None, entries: Mapping[str, object], what: str) -> list[str]:

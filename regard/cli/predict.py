@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from regard.cli import failures
+from regard.cli.asking import incoming
 
 if TYPE_CHECKING:
     from regard.decoding.labelling import Prediction
@@ -18,20 +19,17 @@ def predict(
     unbuffered: Annotated[bool, typer.Option("--unbuffered", help="Answer each line at once.")] = False,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
 ) -> None:
-    """Read lines from standard input, write the label of each, or one for each of its tokens, to standard output.
+    """Read lines from standard input, write one label per line, or one per token, to standard output.
 
     A line that the model cannot read gets an empty line and is named on standard error, and the exit code is 2.
     """
-    from regard.cli.generate import BLOCK, blocks
     from regard.decoding.labelling import TrainedLabeller
     from regard.decoding.load import load_as
-    from regard.errors import UserError
 
-    if sys.stdin is None or sys.stdout is None:
-        raise UserError(f"standard {'input' if sys.stdin is None else 'output'} is closed: lines come in and go out there")
+    given_lines = incoming(unbuffered)
     trained = load_as(TrainedLabeller, run, device)
     number, failed = 0, False
-    for lines in blocks(sys.stdin.buffer, 1 if unbuffered else BLOCK):
+    for lines in given_lines:
         found = trained.predictions(lines)
         failures.name_each(found.problems, "<stdin>:", "its line is empty", number + 1)
         failed = failed or bool(found.problems)

@@ -8,7 +8,7 @@ from regard.cli.directories import tell_directory
 
 
 def recipes(
-    name: Annotated[str | None, typer.Argument(help="Print this recipe whole, to start your own from.")] = None,
+    name: Annotated[str | None, typer.Argument(help="Print this recipe, to start your own from.")] = None,
 ) -> None:
     """List the built-in recipes, or print one."""
     from regard.recipe import built_in, plain, text_of

@@ -28,23 +28,24 @@ def train(
         str | None, typer.Option("--run", "-r", help="Directory of the run, new or empty; runs/RECIPE unless given.")
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue the run from its latest whole checkpoint.")] = False,
-    source: Annotated[Path | None, typer.Option(help="Training sentences, one a line (.gz is fine).")] = None,
-    target: Annotated[Path | None, typer.Option(help="Their translations, line by line.")] = None,
+    source: Annotated[Path | None, typer.Option(help="Training sources, one per line (.gz is fine).")] = None,
+    target: Annotated[Path | None, typer.Option(help="Their targets, line by line.")] = None,
     pairs: Annotated[Path | None, typer.Option(help="Both in one .tsv, .csv, .jsonl or .parquet file instead.")] = None,
-    valid_source: Annotated[Path | None, typer.Option(help="Validation sentences; else some rows are held out.")] = None,
-    valid_target: Annotated[Path | None, typer.Option(help="Their translations.")] = None,
+    valid_source: Annotated[Path | None, typer.Option(help="Validation sources; without them, some rows are held out.")] = None,
+    valid_target: Annotated[Path | None, typer.Option(help="Their targets.")] = None,
     valid_pairs: Annotated[Path | None, typer.Option(help="Validation rows in one table, as --pairs.")] = None,
     test_pairs: Annotated[
         Path | None, typer.Option(help="Test rows in one table: scored at the end, never trained on.")
     ] = None,
-    minutes: Annotated[
-        float | None, typer.Option(min=0.1, help="Without a recipe: fit the training to about so many minutes.")
-    ] = None,
+    minutes: Annotated[float | None, typer.Option(min=0.1, help="Without a recipe: train for about this many minutes.")] = None,
     column: Columns = None,
     valid_column: Annotated[list[str] | None, typer.Option(metavar="NAME=FILE", help="The same for validation.")] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Say nothing but errors.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.")] = False,
 ) -> None:
-    """Train a model from a recipe, or from two files with choices made for you."""
+    """Train a model from a recipe, or from your own files with choices made for you.
+
+    Example: regard train --pairs pairs.tsv --run runs/mine
+    """
     words = [*([recipe] if recipe else []), *(overrides or [])]
     names = [word for word in words if "=" not in word]
     if len(names) > 1:

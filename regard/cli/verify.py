@@ -11,7 +11,7 @@ def verify(
     path: Annotated[Path, typer.Argument(help="A run, a model directory, a checkpoint.")],
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of lines.")] = False,
 ) -> None:
-    """Say of each file of a run or a model whether it is as it was written. Exit code 1 if something is not."""
+    """Check that every file of a run or a model is as it was written. Exit code 1 if one is not."""
     from regard.verification import findings
 
     count = bad = 0

@@ -1,16 +1,18 @@
 """What a table is, where its name does not say so: its format, by how it begins, and which of its columns are which."""
 
+import csv
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
 from regard.data.jsonl import first_keys
-from regard.data.lines import BYTE_ORDER_MARK, read_blocks
+from regard.data.lines import BYTE_ORDER_MARK, read_blocks, refuse_no_text
 from regard.data.parquet import MAGIC, column_names
 from regard.data.rows import Columns
 from regard.data.tables import csv_blocks, first_row, tsv_blocks
 from regard.errors import DataError
 
+SEEN = 1 << 16  # bytes of a file that tell whether it is a table
 USUAL = {"source": 0, "target": 1}  # what a recipe says of columns if it says nothing
 # how the columns of pairs are called
 PAIRS = [
@@ -41,6 +43,7 @@ class Found(NamedTuple):
 def guessed(path: Path, told: Path | None = None) -> str:
     """The format of a file, which people know by the name `told`."""
     first = next(read_blocks(path), b"").removeprefix(BYTE_ORDER_MARK)
+    refuse_no_text(told or path, first)
     for form, sign in SIGNS.items():
         if sign.shows(first):
             return form
@@ -51,6 +54,17 @@ def first_line(text: bytes) -> bytes:
     return text.partition(b"\n")[0]
 
 
+def are_columns(text: bytes) -> bool:
+    """Whether commas cut most lines into as many columns as the first one, which has two or more: those of prose do not."""
+    lines = text[:SEEN].decode(errors="replace").split("\n")
+    whole = lines if len(text) <= SEEN or len(lines) == 1 else lines[:-1]
+    try:
+        widths = [len(row) for row in csv.reader(whole) if row]
+    except csv.Error:
+        return False
+    return bool(widths) and widths[0] > 1 and 2 * widths.count(widths[0]) > len(widths)
+
+
 def not_a_table(first: bytes) -> str:
     """What it is instead, and what to do."""
     if not first:
@@ -59,8 +73,8 @@ def not_a_table(first: bytes) -> str:
         if first.lstrip().startswith(start):
             return what
     return (
-        "its first line is not JSON and has no tab, no ||| and no comma: separate source and target by a tab, or give two "
-        "files (--source and --target)"
+        "not a table: its first line is not JSON and has no tab and no |||, and commas do not cut its lines into columns; "
+        "separate source and target by a tab, or give two files (--source and --target)"
     )
 
 
@@ -116,8 +130,6 @@ def two_of(path: Path, form: str, columns: Columns, heading: list[str]) -> Found
 
 STRANGERS = {
     b"[": "a JSON array, where one object per line is needed: jq -c '.[]' FILE > FILE.jsonl",
-    b"\x1f\x8b": "packed with gzip: give it a name that ends in .gz",
-    b"PK\x03\x04": "a zip file, as spreadsheets are: save it as CSV",
 }
 # What shows the format where the name does not say it; the first that fits
 SIGNS: dict[str, Sign] = {
@@ -125,7 +137,7 @@ SIGNS: dict[str, Sign] = {
     ".jsonl": Sign("JSONL", lambda text: text.lstrip().startswith(b"{"), "it begins with {"),
     ".moses": Sign("source ||| target", lambda text: b" ||| " in first_line(text), "its first line has |||"),
     ".tsv": Sign("TSV", lambda text: b"\t" in first_line(text), "its first line has a tab"),
-    ".csv": Sign("CSV", lambda text: b"," in first_line(text), "its first line has a comma and no tab"),
+    ".csv": Sign("CSV", are_columns, "its first line has a comma and no tab"),
 }
 # The names that columns may have: a first row, which may be a header, or names of their own
 HEADED = (".tsv", ".csv")

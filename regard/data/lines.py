@@ -22,6 +22,15 @@ SPECIAL = {
     stat.S_IFSOCK: "a socket",
 }
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+CONVERT = " (if the file is Latin-1: iconv -f LATIN1 -t UTF-8 FILE > NEW)"
+UTF16 = (b"\xff\xfe", b"\xfe\xff")  # followed by letters of two bytes
+# what a file is that begins so, and what to do
+NO_TEXT = {
+    b"PK\x03\x04": "a zip file, as spreadsheets are too: unpack it, or save it as CSV",
+    b"%PDF": "a PDF file: copy its text into a table, source and target separated by a tab",
+    b"\x1f\x8b": "packed with gzip: give it a name that ends in .gz",
+    **dict.fromkeys(UTF16, "text in UTF-16: iconv -f UTF-16 -t UTF-8 FILE > NEW"),
+}
 
 
 class Lines(NamedTuple):
@@ -50,7 +59,9 @@ def whole_lines(path: Path) -> Iterator[bytes]:
     """Blocks of bytes that end where lines end, without their last line feed."""
     rest, line = b"", 1
     for number, block in enumerate(read_blocks(path)):
-        block = block.removeprefix(BYTE_ORDER_MARK) if number == 0 else block
+        if number == 0:
+            refuse_no_text(path, block)
+            block = block.removeprefix(BYTE_ORDER_MARK)
         head, feed, tail = block.rpartition(b"\n")
         if feed:
             yield rest + head
@@ -64,6 +75,12 @@ def whole_lines(path: Path) -> Iterator[bytes]:
     if rest:
         refuse_lone_returns(path, line, rest)
         yield rest
+
+
+def refuse_no_text(path: Path, first: bytes) -> None:
+    for start, what in NO_TEXT.items():
+        if first.startswith(start) and (start not in UTF16 or b"\0" in first[:200]):
+            raise DataError(f"{path}: {what}")
 
 
 def refuse_lone_returns(path: Path, line: int, rest: bytes) -> None:
@@ -125,5 +142,5 @@ def decode_each(lines: list[bytes], first: int) -> tuple[list[str], dict[int, st
             texts.append(line.decode())
         except UnicodeDecodeError as error:
             texts.append("")
-            problems[number] = f"not UTF-8: byte {line[error.start]:#04x} at byte {error.start + 1} of the line"
+            problems[number] = f"not UTF-8: byte {line[error.start]:#04x} at byte {error.start + 1} of the line{CONVERT}"
     return texts, problems

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from regard.data.faults import Fault
-from regard.data.lines import BLOCK, read_lines, whole_lines
+from regard.data.lines import BLOCK, CONVERT, read_lines, whole_lines
 from regard.data.rows import Columns, Rows, good_rows
 from regard.errors import DataError
 
@@ -145,5 +145,5 @@ def csv_lines(path: Path) -> Iterator[str]:
 def not_utf8(row: list[str]) -> str | None:
     for column, text in enumerate(row):
         if not text.isascii() and (found := BYTES.search(text)):
-            return f"not UTF-8: byte {ord(found[0]) - 0xDC00:#04x} in column {column}, counted from 0"
+            return f"not UTF-8: byte {ord(found[0]) - 0xDC00:#04x} in column {column}, counted from 0{CONVERT}"
     return None

@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 
 import numpy.typing as npt
 
+from regard.data.scripts import UNSPACED
 from regard.recipe import Tokenizer as Section
 
 FORMAT = 1
@@ -121,6 +122,14 @@ class Tokenizer(ABC):
         ends = [match.end() for match in re.finditer(r"\S+", "".join(parts).replace(self.blank, " "))]
         begins = accumulate((len(part) for part in parts[:-1]), initial=0)
         return [min(bisect_right(ends, begin), max(len(ends) - 1, 0)) for _, begin in zip(spelled, begins, strict=False)]
+
+    @cached_property
+    def spaceless(self) -> bool:
+        """Whether its text has no spaces between words: nothing spells one, or most tokens are of scripts without any."""
+        texts = [spelling.decode(errors="replace") for spelling in self.spellings[len(SPECIALS) :]]
+        if not self.spaced and not any(self.blank in text for text in texts):
+            return True
+        return sum(UNSPACED.search(text) is not None for text in texts) > len(texts) / 2
 
     def __len__(self) -> int:
         return len(self.spellings)

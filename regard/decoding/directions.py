@@ -6,7 +6,7 @@ from typing import NamedTuple
 from regard.data.links import Link, flip
 from regard.data.symmetrise import SYMMETRISATIONS, agree
 from regard.decoding.forcing import TeacherForced
-from regard.decoding.reading import Alignment, Pair
+from regard.decoding.reading import WORDS, Alignment, Pair, Sides
 from regard.recipe import choose
 
 Join = Callable[[Alignment, Alignment], frozenset[Link]]  # there and back -> the links of the first
@@ -34,13 +34,24 @@ class Directions(NamedTuple):
     forward: TeacherForced
     backward: TeacherForced | None = None
     join: Join = symmetrised("grow_diag")
+    words: bool = False  # whatever the text is: gold links count words
+
+    @property
+    def tokens(self) -> Sides:
+        """The sides whose tokens are linked: those without spaces, if both models cut them alike."""
+        sides, other = self.forward.spaceless, self.backward
+        if self.words or other is None or not any(sides):
+            return WORDS if self.words else sides
+        cut = zip((self.forward.source, self.forward.target), (other.target, other.source), strict=True)
+        source, target = (apart and one.spellings == two.spellings for apart, (one, two) in zip(sides, cut, strict=True))
+        return source, target
 
     def align(self, pairs: Sequence[Pair]) -> dict[str, list[frozenset[Link]]]:
         """The links of each pair by each direction and, last, by both."""
-        there = self.forward.align(pairs)
+        there = self.forward.align(pairs, tokens=self.tokens)
         links = {"forward": [one.links for one in there]}
         if self.backward is not None:
-            back = self.backward.align([(target, source) for source, target in pairs])
+            back = self.backward.align([(target, source) for source, target in pairs], tokens=self.tokens[::-1])
             links["backward"] = [flip(one.links) for one in back]
             links["both"] = [self.join(*each) for each in zip(there, back, strict=True)]
         return links

@@ -11,11 +11,13 @@ from regard.data.batching import Column
 from regard.data.copies import Copied, extended_rows
 from regard.data.fields import Problems
 from regard.data.links import merge_pieces
+from regard.data.tokenizer import Tokenizer, readable
 from regard.data.tokenizers import PAD
 from regard.decoding.inputs import Pair, Pairs, pairs_of
-from regard.decoding.reading import Alignment, own_words, read_weights
+from regard.decoding.reading import WORDS, Alignment, Sides, read_weights
 from regard.decoding.trained import Answers, Trained, batches
 from regard.errors import UserError
+from regard.insight.heatmap import Heatmap
 from regard.models.directory import Reading
 from regard.models.generator import shifted
 from regard.models.interface import Steps
@@ -51,32 +53,41 @@ class TeacherForced(Trained):
             yield Likelihood(total, len(target) + 1)
 
     @overload
-    def align(self, pairs: Pair, reading: Reading | None = None) -> Alignment: ...
+    def align(self, pairs: Pair, reading: Reading | None = None, tokens: Sides | None = None) -> Alignment: ...
     @overload
-    def align(self, pairs: Iterable[Pair], reading: Reading | None = None) -> list[Alignment]: ...
-    def align(self, pairs: Pairs, reading: Reading | None = None) -> Any:
+    def align(self, pairs: Iterable[Pair], reading: Reading | None = None, tokens: Sides | None = None) -> list[Alignment]: ...
+    def align(self, pairs: Pairs, reading: Reading | None = None, tokens: Sides | None = None) -> Any:
         """Where the model looks for each word of each target, by its own reading of the attention or by another; of one
-        pair, one."""
+        pair, one. `tokens` says which sides are cut into tokens instead of words: those without spaces, unless given."""
         both, alone = pairs_of(pairs, "align")
-        found = self.aligned(both, [reading or self.reading]).map(lambda each: each[0]).all("pairs")
+        found = self.aligned(both, [reading or self.reading], tokens).map(lambda each: each[0]).all("pairs")
         return found[0] if alone else found
 
-    def align_by(self, pairs: Iterable[Pair], readings: Sequence[Reading]) -> list[list[Alignment]]:
-        """The alignments of each pair by several readings of the same looks."""
-        return self.aligned(pairs, readings).all("pairs")
+    @property
+    def spaceless(self) -> Sides:
+        """Which sides have no spaces between words, so that tokens are linked there."""
+        return self.source.spaceless, self.target.spaceless
 
-    def aligned(self, pairs: Iterable[Pair], readings: Sequence[Reading]) -> Answers[list[Alignment]]:
+    def align_by(self, pairs: Iterable[Pair], readings: Sequence[Reading]) -> list[list[Alignment]]:
+        """The alignments of each pair by several readings of the same looks; of words, as gold links count them."""
+        return self.aligned(pairs, readings, WORDS).all("pairs")
+
+    def aligned(
+        self, pairs: Iterable[Pair], readings: Sequence[Reading], tokens: Sides | None = None
+    ) -> Answers[list[Alignment]]:
+        sides = self.spaceless if tokens is None else tokens
 
         def read(steps: Steps, targets: Tokens, sources: Tokens) -> Iterator[list[Alignment]]:
             assert steps.weights is not None
             looks = [read_weights(steps.weights, reading).float().cpu().numpy() for reading in readings]
             for row, (source, target) in enumerate(zip(sources, targets, strict=True)):
-                yield self.by_words(source, target, [weights[row, : len(target), : len(source)] for weights in looks])
+                seen = [weights[row, : len(target), : len(source) + 1] for weights in looks]
+                yield self.by_words(source, target, seen, sides)
 
         both = list(pairs)
         found = self.force(both, read, return_weights=True)
         spelled = [
-            None if each is None else [own_words(one, pair) for one in each]
+            None if each is None else [self.own_words(one, pair, sides) for one in each]
             for each, pair in zip(found.results, both, strict=True)
         ]
         return Answers(spelled, found.problems)
@@ -97,16 +108,52 @@ class TeacherForced(Trained):
         words = self.source.words(tokens)
         source = self.source.decode(tokens).split()
         merged = merge_pieces(found[0].float().cpu().numpy(), words, words)
-        return own_words(Alignment(source, source, merged), (text, text))
+        shown = own(self.source, text, source, False)
+        return Alignment(shown, shown, merged)
+
+    def sides_of(self, *pair: str) -> Sides:
+        """Which of two texts are shown by tokens: those without spaces in them."""
+        source, target = (
+            tokenizer.spaceless or (len(text.split()) == 1 and len(tokenizer.encode([text])[0]) > 1)
+            for tokenizer, text in zip((self.source, self.target), pair, strict=True)
+        )
+        return source, target
+
+    def heatmap(self, found: Alignment) -> Heatmap:
+        """The picture of it, and what it is a picture of."""
+        name = type(self).__name__ if self.path is None else str(self.path)
+        return Heatmap(found.source, found.target, found.weights, f"{name}: {self.reads}", found.end)
+
+    @property
+    def reads(self) -> str:
+        """Which layer and head `align` reads, in words."""
+        heads = self.num_heads
+        decoder = self.config.get("decoder") or {}
+        section = decoder.get("cross_attention") or decoder.get("attention") or {}
+        each = int(section.get("heads", 1)) if heads % int(section.get("heads", 1)) == 0 else 1
+        head, layers = self.reading.head, f" in {heads // each} layers" if heads > each else ""
+        told = f", mean of {heads} heads{layers}" if heads > 1 else ""
+        told = told if head is None else f", layer {head // each + 1}, head {head % each + 1} of {each}"
+        told = f"{section.get('score', '')} attention{told}".strip()
+        return f"{told}, one step later" if self.reading.shift else told
+
+    def own_words(self, found: Alignment, pair: Pair, sides: Sides) -> Alignment:
+        """The user's own words instead of what the tokenizer made of them."""
+        source = own(self.source, pair[0], found.source, sides[0])
+        return found._replace(source=source, target=own(self.target, pair[1], found.target, sides[1]))
 
     def by_words(
-        self, source: Sequence[int], target: Sequence[int], looks: Sequence[Float[np.ndarray, "target source"]]
+        self, source: Sequence[int], target: Sequence[int], looks: Sequence[Float[np.ndarray, "target tokens"]], sides: Sides
     ) -> list[Alignment]:
-        """From tokens to words; all looks are at the same pair."""
-        places = self.source.words(source), self.target.words(target)
-        words = self.source.decode(source).split(), self.target.decode(target).split()
-        seen = slice(len(words[1])), slice(len(words[0]))  # tokens of blanks alone are pieces of no word
-        return [Alignment(*words, merge_pieces(weights, *places)[seen]) for weights in looks]
+        """From tokens to words, where `sides` does not keep tokens; all looks are at the same pair and at its end mark."""
+        (sources, read), (targets, wrote) = units(self.source, source, sides[0]), units(self.target, target, sides[1])
+        seen = slice(len(targets)), slice(len(sources))  # tokens of blanks alone are pieces of no word
+        places = [*read, max(read, default=-1) + 1], wrote  # the end mark as a word of its own, past the last
+        found = []
+        for weights in looks:
+            merged = merge_pieces(weights, *places)[seen[0]]
+            found.append(Alignment(sources, targets, merged[:, seen[1]], merged[:, -1]))
+        return found
 
     @torch.inference_mode()
     def force(self, pairs: Iterable[Pair], read: Callable[..., Iterator[Any]], return_weights: bool = False) -> Answers[Any]:
@@ -138,3 +185,16 @@ class TeacherForced(Trained):
             return read, self.target.encode(targets), self.offers(sources), problems
         offers, extended = extended_rows(sources, targets, self.source, self.target)
         return read, extended, offers, problems
+
+
+def units(tokenizer: Tokenizer, ids: Sequence[int], tokens: bool) -> tuple[list[str], list[int]]:
+    """What is shown of these ids, words or tokens, and the place of each id in it."""
+    if tokens:
+        return tokenizer.pieces(ids), list(range(len(ids)))
+    return tokenizer.decode(ids).split(), tokenizer.words(ids)
+
+
+def own(tokenizer: Tokenizer, text: str, side: list[str], tokens: bool) -> list[str]:
+    """The words of the text itself, or its tokens, where they are as many."""
+    given = [readable(spelling) for spelling in tokenizer.surfaces([text])[0]] if tokens else text.split()
+    return given if len(given) == len(side) else side

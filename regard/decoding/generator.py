@@ -21,7 +21,6 @@ from regard.decoding.sampling import Sampling, chances_of, sample
 from regard.decoding.streaming import OnStep, PartialOutput, Tell, watcher
 from regard.decoding.trained import Answers, batches
 from regard.errors import UserError, refuse
-from regard.insight.heatmap import Heatmap
 from regard.insight.look import Look
 from regard.recipe import Decoding
 
@@ -89,18 +88,18 @@ class TrainedGenerator(TeacherForced):
         found = self.answer(lines, settings, sampling or Sampling(), on_step).all("texts")
         return found[0] if alone else found
 
-    def look(self, text: str, output: str | None = None) -> Look:
+    def look(self, text: str, output: str | None = None, tokens: bool | None = None) -> Look:
         """Where the model looked in the text for each word that it writes, or for those of another output: a value that a
-        terminal and a notebook show as a picture."""
+        terminal and a notebook show as a picture. `tokens` asks for tokens instead of words; a side without spaces has them."""
         for name, given in {"text": text, "output": "" if output is None else output}.items():
             if not isinstance(given, str):
                 refuse("look takes one text (a str), and one output if it is not to be the model's own", name, given)
         written = self.generate(text) if output is None and self.has_attention else output or ""
-        found = self.align((text, written))
+        found = self.align((text, written), tokens=self.sides_of(text, written) if tokens is None else (tokens, tokens))
         for name, words in {"text": found.source, "output": found.target}.items():
             if not words:
                 raise UserError(f"there is nothing to look at: the {name} is empty")
-        return Look(text, written, Heatmap(*found))
+        return Look(text, written, self.heatmap(found))
 
     def answer(
         self, lines: Sequence[str], settings: Decoding, sampling: Sampling | None = None, on_step: OnStep | None = None

@@ -11,13 +11,18 @@ from regard.decoding.inputs import Pair as Pair
 from regard.errors import UserError
 from regard.models.directory import Reading
 
+Sides = tuple[bool, bool]  # of the source and of the target
+WORDS: Sides = (False, False)
+
 
 class Alignment(NamedTuple):
-    """Where each target word was looked for: words of both sides, and the weights between them."""
+    """Where each target word was looked for: words of both sides, or tokens where there are no spaces, and the weights
+    between them."""
 
     source: list[str]
     target: list[str]
     weights: Float[np.ndarray, "target source"]
+    end: Float[np.ndarray, " target"] | None = None  # what fell on the end mark of the source, which is no word
 
     def __repr__(self) -> str:
         size = f"{len(self.target)} target words x {len(self.source)} source words"
@@ -46,9 +51,3 @@ def readings(num_heads: int) -> list[Reading]:
     """All there are: the mean of the heads first, then each alone; at the step that writes a word, then at the next."""
     heads = [None, *range(num_heads)] if num_heads > 1 else [None]
     return [Reading(head=head, shift=shift) for head in heads for shift in (0, 1)]
-
-
-def own_words(found: Alignment, pair: Pair) -> Alignment:
-    """The user's own words instead of what the tokenizer made of them, where they are as many."""
-    words = [given.split() if len(given.split()) == len(side) else side for given, side in zip(pair, found[:2], strict=True)]
-    return found._replace(source=words[0], target=words[1])

@@ -77,7 +77,7 @@ class Trained:
         found: bool = self.model.has_attention
         return found
 
-    def look(self, text: str, output: str | None = None) -> Look:
+    def look(self, text: str, output: str | None = None, tokens: bool | None = None) -> Look:
         """For models that write outputs, and have attention to look with."""
         raise UserError(f"this model {self.does}; where it looked is shown by models that write outputs word by word")
 

@@ -11,6 +11,7 @@ from regard.data.links import Links
 from regard.data.matching import as_faults, check_values
 from regard.data.readers import BadRows, read_rows
 from regard.decoding.load import can_give
+from regard.decoding.reading import WORDS
 from regard.errors import DataError, UserError
 from regard.evaluation.intervals import with_interval
 from regard.evaluation.metrics import METRICS, Metric, Score
@@ -126,7 +127,7 @@ def links_of(question: Question) -> Evidence:
         raise UserError(f"{len(gold)} lines of gold alignments for {len(question.pairs)} pairs")
     unread = question.unread()
     pairs = [("", "") if row in unread else pair for row, pair in enumerate(question.pairs)]
-    return [one.links for one in question.trained.align(pairs)], gold
+    return [one.links for one in question.trained.align(pairs, tokens=WORDS)], gold
 
 
 # What metrics need, and how a model is asked for it: the text that it writes, how probable references are, words that it links

@@ -9,23 +9,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from regard.errors import UserError
+from regard.insight.fonts import advice, fonts_for
 from regard.insight.heatmap import STRONG, Heatmap, digits, labels, longest, printable, tell
 from regard.insight.page import html
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-FONTS = (  # the first ones installed are asked in turn for each sign
-    *("DejaVu Sans", "Noto Sans CJK SC", "Noto Sans CJK JP", "WenQuanYi Zen Hei", "PingFang SC", "Microsoft YaHei"),
-    *("Noto Sans", "Noto Sans Arabic", "Noto Sans Hebrew", "Noto Sans Devanagari", "Noto Emoji", "Arial Unicode MS"),
-)
 INK = "#08519c"
 NUMBERED = 30  # up to so many words a side, cells carry their weights in digits
 
 
 def png(heatmap: Heatmap, path: Path) -> None:
-    """A bitmap, by matplotlib; signs that no installed font has are drawn as boxes."""
-    figure = draw_figure(heatmap)
+    """A bitmap, by matplotlib; characters that no installed font has are drawn as boxes, of which `boxes` tells."""
+    figure = draw_figure(heatmap.whole)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*[Gg]lyph.*")
         warnings.filterwarnings("ignore", message=".*does not support .* natively.*")
@@ -43,17 +40,33 @@ def draw_figure(heatmap: Heatmap) -> "Figure":
     cell = min(0.34, 30 / max(columns, rows))  # inches; long sentences get small cells, not huge files
     figure = Figure(figsize=(columns * cell, rows * cell))
     axes = figure.add_axes((0, 0, 1, 1), xlim=(-0.5, columns - 0.5), ylim=(rows - 0.5, -0.5))
-    style: dict[str, Any] = {"fontsize": min(10, cell * 40), "fontfamily": installed_fonts(), "parse_math": False}
+    fonts, _ = fonts_for(texts_of(heatmap))
+    style: dict[str, Any] = {"fontsize": min(10, cell * 40), "fontfamily": fonts, "parse_math": False}
     draw_weights(axes, heatmap, style)
+    draw_scale(figure, heatmap, style)
     label_axes(axes, heatmap, style)
     return figure
 
 
-def installed_fonts() -> list[str]:
-    """Only fonts that are there: matplotlib complains about each that is not."""
-    from matplotlib.font_manager import get_font_names
+def texts_of(heatmap: Heatmap) -> list[str]:
+    return [*labels(heatmap.source), *labels(heatmap.target), printable(heatmap.title)]
 
-    return [name for name in FONTS if name in set(get_font_names())]
+
+def boxes(heatmap: Heatmap) -> str | None:
+    """What to say where a PNG would show boxes instead of characters."""
+    return advice(fonts_for(texts_of(heatmap))[1])
+
+
+def draw_scale(figure: "Figure", heatmap: Heatmap, style: dict[str, Any]) -> None:
+    """A colour bar below the cells, 0 to 1 in every picture: a shade means the same in all of them."""
+    wide, high = figure.get_size_inches()
+    bar = figure.add_axes((0, -0.3 / high, min(1, 1.6 / wide), 0.1 / high))
+    bar.imshow(np.linspace(0, 1, 64)[None], cmap="Blues", vmin=0, vmax=1, aspect="auto", extent=(0, heatmap.peak, 0, 1))
+    bar.set_yticks([])
+    ends = [0, heatmap.peak]
+    bar.set_xticks(ends, [f"{end:g}" for end in ends], **style | {"fontsize": 7})
+    bar.tick_params(length=0, pad=2)
+    bar.spines[:].set_color("#c6dbef")
 
 
 def draw_weights(axes: Any, heatmap: Heatmap, style: dict[str, Any]) -> None:
@@ -93,20 +106,29 @@ class Frame(NamedTuple):
 
 
 def draw_svg(heatmap: Heatmap) -> str:
+    heatmap = heatmap.whole
     source, target, title = labels(heatmap.source), labels(heatmap.target), escape(printable(heatmap.title))
     slanted = 7 * longest(source)
     frame = Frame(left=20 + 8 * longest(target), top=(48 if title else 20) + slanted)
     leaning = frame.left + frame.cell * len(source) + slanted // 2 + 12  # slanted words lean over the right edge
     width = max(leaning, 24 + 9 * longest([heatmap.title]))
-    height = frame.top + frame.cell * len(target) + 12
+    height = frame.top + frame.cell * len(target) + 36
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
         'font-family="sans-serif" font-size="13">\n'
         f"<title>{title or 'attention weights'}</title>\n"
         f'<rect width="{width}" height="{height}" fill="white"/>\n'
         f'<text x="12" y="26" font-size="15">{title}</text>\n'
-        f"{svg_words(source, target, frame)}\n{svg_cells(heatmap, source, target, frame)}\n</svg>\n"
+        f"{svg_words(source, target, frame)}\n{svg_cells(heatmap, source, target, frame)}\n"
+        f"{svg_scale(heatmap.peak, frame.left, height - 18)}\n</svg>\n"
     )
+
+
+def svg_scale(peak: float, left: int, top: int) -> str:
+    """0 to 1 in every picture: a shade means the same in all of them."""
+    steps = [f'<rect x="{14 + 12 * step}" width="12" height="10" fill-opacity="{step / 8}"/>' for step in range(9)]
+    ends = f'<text y="10" font-size="11">0</text><text x="128" y="10" font-size="11">{peak:g}</text>'
+    return f'<g class="scale" transform="translate({left} {top})">{ends}<g fill="{INK}">{"".join(steps)}</g></g>'
 
 
 def svg_words(source: Sequence[str], target: Sequence[str], frame: Frame) -> str:

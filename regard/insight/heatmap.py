@@ -11,6 +11,7 @@ from rich.cells import cell_len
 JOINER = "\u200d"  # glues emoji together
 SIGNS = {chr(code): chr(0x2400 + code) for code in range(0x20)} | {"\n": "↵", "\t": "⇥", "\x7f": "␡"}  # ␀ ␁ ...
 BIDI_CONTROLS = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")  # could turn a whole page round
+END_MARK = "</s>"
 STRONG = 0.6  # from this shade on, digits on the ink are white
 
 
@@ -21,17 +22,26 @@ class Heatmap(NamedTuple):
     target: list[str]
     weights: Float[np.ndarray, "target source"]
     title: str = ""
+    end: Float[np.ndarray, " target"] | None = None  # weights on the end mark of the source, which gets a column of its own
+
+    @property
+    def whole(self) -> "Heatmap":
+        """With the end mark as the last source word: what is looked at there is looked at nowhere else."""
+        if self.end is None:
+            return self
+        weights = np.concatenate([self.weights, np.asarray(self.end)[:, None]], axis=1)
+        return Heatmap([*self.source, END_MARK], self.target, weights, self.title)
 
     @property
     def peak(self) -> float:
-        """The weight drawn strongest; weights below 0 are drawn as 0."""
-        return float(np.nan_to_num(self.weights).max(initial=0.0))
+        """The weight drawn strongest: 1, so that pictures can be compared, unless there are larger ones."""
+        return max(float(np.nan_to_num(self.weights).max(initial=0.0)), 1.0)
 
     @property
     def shades(self) -> Float[np.ndarray, "target source"]:
-        """The weights as shares of the peak: how strongly each cell is drawn, from 0 to 1."""
+        """How strongly each cell is drawn, from 0 to 1; weights below 0 are drawn as 0."""
         assert self.weights.shape == (len(self.target), len(self.source)), self.weights.shape
-        shades: Float[np.ndarray, "target source"] = np.nan_to_num(self.weights).clip(min=0) / (self.peak or 1.0)
+        shades: Float[np.ndarray, "target source"] = np.nan_to_num(self.weights).clip(min=0) / self.peak
         return shades
 
 

@@ -1,5 +1,6 @@
 """Where a model looked, as a value that draws itself: on a terminal, in a notebook, into a file."""
 
+import warnings
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -34,7 +35,9 @@ class Look:
         return self.heatmap.weights
 
     def png(self, path: str | PathLike[str]) -> None:
-        """A bitmap; needs matplotlib."""
+        """A bitmap; needs matplotlib, and fonts that have the characters."""
+        if (told := figure.boxes(self.heatmap)) is not None:
+            warnings.warn(told, stacklevel=2)
         figure.png(self.heatmap, Path(path))
 
     def svg(self, path: str | PathLike[str]) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float
 
-from regard.insight.heatmap import STRONG, Heatmap, digits, labels, printable, tell
+from regard.insight.heatmap import END_MARK, STRONG, Heatmap, digits, labels, printable, tell
 
 STYLE = """
 :root { color-scheme: light dark; --ink: 8 81 156; --on-ink: #fff; --line: #dde4ec; --quiet: #5b6673; }
@@ -20,6 +20,8 @@ body { font: 16px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 72rem
 h1 { font-size: 1.3rem; } .note { color: var(--quiet); font-size: .85rem; }
 figure { margin: 0 0 2rem; padding: 1rem 0 0; border-top: 1px solid var(--line); overflow-x: auto; }
 figcaption { font-weight: 600; }
+.scale i { display: inline-block; width: 1.1em; height: .8em; border: 1px solid var(--line);
+  background: rgb(var(--ink) / var(--w, 0)); }
 dl { margin: .25rem 0 .75rem; display: grid; grid-template-columns: auto 1fr; column-gap: .75rem; }
 dt { color: var(--quiet); } dd { margin: 0; }
 dd bdi { padding: .05em .2em; border-radius: .2em; }
@@ -58,7 +60,7 @@ for (const figure of document.querySelectorAll("figure")) {
 def html(heatmaps: Heatmap | Sequence[Heatmap], path: Path) -> None:
     """One page for one or many sentences; hovering over a target word shades the source words it looked at."""
     shown = [heatmaps] if isinstance(heatmaps, Heatmap) else heatmaps
-    path.write_text(draw_page(shown), encoding="utf-8")
+    path.write_text(draw_page(one.whole for one in shown), encoding="utf-8")
 
 
 def draw_page(heatmaps: Iterable[Heatmap]) -> str:
@@ -69,9 +71,15 @@ def draw_page(heatmaps: Iterable[Heatmap]) -> str:
         '<meta name="viewport" content="width=device-width">\n<title>Where the model looked</title>\n'
         f"<style>{STYLE}</style>\n</head>\n<body>\n<h1>Where the model looked</h1>\n"
         '<p class="note">Point at a target word to see the source words it looked at. '
-        "The stronger a cell, the larger its weight among those of the sentence.</p>\n"
+        f"The stronger a cell, the larger its weight: {draw_scale()} {END_MARK} is the end of the source.</p>\n"
         f"{figures}\n<script>{SCRIPT}</script>\n</body>\n</html>\n"
     )
+
+
+def draw_scale() -> str:
+    """0 to 1 in every picture, whatever its largest weight is."""
+    steps = "".join(f'<i style="--w:{step / 8}"></i>' for step in range(9))
+    return f'0 <span class="scale">{steps}</span> 1.'
 
 
 def policy() -> str:

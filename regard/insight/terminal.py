@@ -34,7 +34,7 @@ def terminal(heatmap: Heatmap, width: int | None = None, color: bool = True) -> 
 
     Sentences too long for one panel continue in the next; a row ends with the source word it looks at most.
     """
-    width = width or shutil.get_terminal_size().columns
+    width, heatmap = width or shutil.get_terminal_size().columns, heatmap.whole
     paint = choose_paint(color and not os.environ.get("NO_COLOR"))
     layout = plan(heatmap, width)
     parts = [abbreviate(printable(heatmap.title), width)] if heatmap.title else []

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from statistics import mean, stdev
 from typing import Any
 
 import torch
@@ -13,6 +14,7 @@ from torch import Tensor, nn
 from regard.data.links import read_links
 from regard.data.sealed import lock
 from regard.decoding.load import load_generator
+from regard.errors import UserError
 from regard.evaluation.evaluate import evaluate, read_test
 from regard.lab.ledger import Ledger, agree, claim
 from regard.models import build, configure
@@ -29,24 +31,41 @@ from regard.training.loop import Trainer
 PARTS: dict[str, Mapping[str, object]] = {"score": SCORES, "scope": SCOPES, "selection": SELECTIONS}
 TIMED = 20  # updates whose speed is taken, after as many that are not
 NAMES = {"alignment error_rate": "AER"}
-ASIDE = ("chrF2", "loss", "perplexity", "precision", "recall", "parameters", "part")  # what is kept but not shown
+QUALITY = ("BLEU", "AER")  # what a table shows of each test set, unless it is asked for more
+COST = ("tokens/s", "MB", "seconds")  # and of each entry
+Say = Callable[[str], None]
 
 
-def compare(values: dict[str, Any], part: str, names: Sequence[str], directory: Path) -> list[dict[str, Any]]:
-    """Train, test and time the recipe with each entry; finished ones are kept."""
+def compare(
+    values: dict[str, Any], part: str, names: Sequence[str], directory: Path, seeds: int = 1, say: Say = print
+) -> list[dict[str, Any]]:
+    """Train, test and time the recipe with each entry and each seed; finished trials are kept."""
     claim(directory, "conditions.json")
+    first = parse(Recipe, values).training.seed
+    trials = [(name, first + turn) for turn in range(seeds) for name in names]
     with lock(directory):
         agree(directory / "conditions.json", flatten({"part": part, **json.loads(json.dumps(values, default=str))}))
-        ledger = Ledger(directory / "trials.jsonl", ("part", "name"))
+        ledger, rows = Ledger(directory / "trials.jsonl", ("part", "name")), list[dict[str, Any]]()
         try:
-            return [ledger.once({"part": part, "name": name}, partial(trial, values, part, name, directory)) for name in names]
+            for number, (name, seed) in enumerate(trials, start=1):
+                key = name if seed == first else f"{name} seed {seed}"  # the first seed's rows are as they always were
+                begin = partial(said_trial, values, part, name, seed, directory / key.replace(" ", "-"), say)
+                say(f"{number} of {len(trials)}: {part} {name}, seed {seed}")
+                rows.append({**ledger.once({"part": part, "name": key}, begin), "name": name, "seed": seed})
         finally:
             ledger.close()
+    return rows
 
 
-def trial(values: dict[str, Any], part: str, name: str, directory: Path) -> dict[str, Any]:
-    recipe = parse(Recipe, override(values, [f"model.decoder.attention.{part}={name}"]))
-    run, started = directory / name, time.monotonic()
+def said_trial(values: dict[str, Any], part: str, name: str, seed: int, run: Path, say: Say) -> dict[str, Any]:
+    found = trial(values, part, name, seed, run)
+    say("  " + "  ".join(f"{key} {shown(value)}" for key, value in found.items() if key.endswith((*QUALITY, *COST))))
+    return found
+
+
+def trial(values: dict[str, Any], part: str, name: str, seed: int, run: Path) -> dict[str, Any]:
+    recipe = parse(Recipe, override(values, [f"model.decoder.attention.{part}={name}", f"training.seed={seed}"]))
+    started = time.monotonic()
     train(recipe, run, resume=(run / "checkpoints").exists(), talk=False)
     seconds = time.monotonic() - started
     whole = with_corpus(recipe, run)
@@ -92,7 +111,7 @@ def update(trainer: Trainer, steps: range) -> int:
 
 
 def peak(trainer: Trainer, device: torch.device) -> int:
-    """Megabytes: on a GPU the most that was allocated; on a CPU what is kept for the way back, of the batch that keeps most."""
+    """Megabytes: on a GPU the most that was allocated; on a CPU what the backward pass needs, of the batch that keeps most."""
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats()
         update(trainer, range(TIMED))
@@ -102,7 +121,7 @@ def peak(trainer: Trainer, device: torch.device) -> int:
 
 
 def kept(way: Callable[[], object]) -> int:
-    """Bytes that are kept for the way back."""
+    """Bytes that are kept for the backward pass."""
     sizes: dict[int, int] = {}
 
     def note(tensor: Tensor) -> Tensor:
@@ -119,11 +138,31 @@ def settle(device: torch.device) -> None:
         torch.cuda.synchronize()
 
 
-def grid(rows: Sequence[Mapping[str, Any]]) -> list[list[str]]:
-    """A header and a row for each entry; what an entry lacks stays empty."""
-    columns = list(dict.fromkeys(key for row in rows for key in row if not key.endswith(ASIDE)))
-    return [columns, *([shown(row.get(column, "")) for column in columns] for row in rows)]
+def grid(rows: Sequence[Mapping[str, Any]], asked: Sequence[str] = ()) -> list[list[str]]:
+    """A header and a row for each entry: mean ± standard deviation over its seeds. What an entry lacks stays empty."""
+    wanted = tuple(asked) or QUALITY
+    columns = [key for key in dict.fromkeys(key for row in rows for key in row) if is_shown(key, wanted)]
+    if not any(column not in COST for column in columns):
+        known = dict.fromkeys(key.partition(" ")[2] for row in rows for key in row if " " in key)
+        raise UserError(f"no test set has {' or '.join(wanted)}; choose from {', '.join(known)}")
+    by_name = {name: [row for row in rows if row["name"] == name] for name in dict.fromkeys(row["name"] for row in rows)}
+    table = [[name, *(spread([row[key] for row in some if key in row]) for key in columns)] for name, some in by_name.items()]
+    return [["name", *columns], *table]
+
+
+def is_shown(key: str, wanted: Sequence[str]) -> bool:
+    """Keys of scores begin with the name of their test set, which has no space."""
+    return key in COST or key.partition(" ")[2] in wanted
+
+
+def spread(values: Sequence[float]) -> str:
+    """Of one seed the value; of several mean ± standard deviation."""
+    if len(values) < 2:
+        return "".join(map(shown, values))
+    return f"{shown(mean(values))} ± {shown(stdev(values))}"
 
 
 def shown(value: object) -> str:
-    return f"{value:.3f}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else str(value)
+    if isinstance(value, float):
+        return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3f}"
+    return f"{value:,}" if isinstance(value, int) else str(value)

@@ -1,6 +1,7 @@
 """The table of a comparison: ours, mean ± standard deviation over the seeds, beside the lecture's."""
 
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -88,6 +89,19 @@ def print_grid(grid: Grid) -> None:
 def markdown(grid: Grid) -> list[str]:
     header, *rows = grid
     return [f"| {' | '.join(row)} |" for row in (header, ["---"] * len(header), *rows)]
+
+
+def latex(grid: Grid) -> list[str]:
+    """A `tabular` with lines as booktabs draws them, to be put into a paper as it is."""
+    header, *rows = ([escaped(cell) for cell in row] for row in grid)
+    body = [f"{' & '.join(row)} \\\\" for row in rows]
+    columns = "l" + "r" * (len(header) - 1)
+    head = [f"\\begin{{tabular}}{{{columns}}}", "\\toprule", f"{' & '.join(header)} \\\\", "\\midrule"]
+    return [*head, *body, "\\bottomrule", "\\end{tabular}"]
+
+
+def escaped(cell: str) -> str:
+    return re.sub(r"([_&%#$])", r"\\\1", cell).replace("±", "$\\pm$")
 
 
 def row(result: Result) -> dict[str, Any]:

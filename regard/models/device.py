@@ -2,7 +2,8 @@
 
 import functools
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from regard.data.batching import Batch
 from regard.errors import UserError
 
 DEVICES = ("auto", "cpu", "cuda")
+BUSY = 0.7  # tasks per core before training has begun
 
 
 def choose_device(name: str, local_rank: int = 0) -> torch.device:
@@ -25,6 +27,27 @@ def choose_device(name: str, local_rank: int = 0) -> torch.device:
         return torch.device("cpu")
     torch.backends.cudnn.allow_tf32 = False  # float32 means float32: cuDNN's scans would round their inputs to 10 bits
     return torch.device("cuda", local_rank % torch.cuda.device_count())
+
+
+@contextmanager
+def use_threads(count: int | None) -> Iterator[None]:
+    """So many threads of a CPU, for as long as this lasts; torch's own choice where none is given."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count or before)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def tell_threads(device: torch.device) -> str:
+    """How many threads compute, and what to do where other work has the cores: threads that wait for each other spin."""
+    if device.type != "cpu":
+        return ""
+    threads, load = torch.get_num_threads(), os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
+    busy = load > BUSY * (os.cpu_count() or 1) and threads > 1
+    advice = f"; other work keeps the cores busy (load {load:.1f}), training.threads=1 may be faster" if busy else ""
+    return f", {threads} thread{'' if threads == 1 else 's'}{advice}"
 
 
 def make_deterministic() -> None:

@@ -7,7 +7,7 @@ from regard.planning.cost import PRECISIONS, Cost, Memory, cost_of, memory_of
 from regard.planning.example import shapes_of
 from regard.planning.lecture import ROWS, Row
 from regard.planning.lengths import Measured, check, lengths_of
-from regard.planning.rate import DEVICES, tokens_a_second
+from regard.planning.rate import tokens_a_second
 from regard.preflight import check_names
 from regard.recipe import Recipe
 
@@ -15,7 +15,7 @@ BATCHES = 0.25, 1, 4  # of the recipe's own
 
 
 class Time(NamedTuple):
-    """Seconds of all updates at so many operations a second."""
+    """Seconds of all updates at so many operations per second."""
 
     device: str
     rate: float
@@ -42,7 +42,7 @@ def plan(
     name: str, recipe: Recipe, source: int | None = None, target: int | None = None, device: str | None = None,
     rate: float | None = None,
 ) -> Plan:  # fmt: skip
-    """`device` is measured; `rate`, in operations a second, is believed."""
+    """`device` is measured; `rate`, in operations a second, is believed. Without either no time is told."""
     check_names(recipe)
     data, training = recipe.data, recipe.training
     config = configure(recipe.model)
@@ -53,7 +53,7 @@ def plan(
     cost = cost_of(section, shapes, lengths, place)
     tokens = training.updates * lengths.rows(data.batch_tokens) * lengths.target
     memory = {(kind, size): memory_of(cost, kind, size, place) for kind in PRECISIONS for size in batches(recipe, lengths)}
-    times = [timed(label, per, tokens * cost.training, how) for label, (per, how) in DEVICES.items()]
+    times: list[Time] = []
     if rate is not None:
         times.append(timed("given", rate, tokens * cost.training, "--rate"))
     if device is not None:

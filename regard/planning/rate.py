@@ -10,16 +10,13 @@ from torch import Tensor
 
 from regard.data.fields import Shape
 from regard.models import build, configure
-from regard.models.device import autocast, choose_device, on_device
+from regard.models.device import autocast, choose_device, on_device, use_threads
 from regard.planning.example import Lengths, example
 from regard.recipe import Training
 from regard.training.objective import Objective
 
 WARM, STEPS = 2, 5
 SMALL = 1024  # tokens of a batch on a CPU, where more are no faster
-
-# Operations a second that a device was seen to reach (issue 5): the most that any model could
-DEVICES = {"H200": (794e12, "one large product in bfloat16")}
 
 
 def tokens_a_second(
@@ -45,7 +42,8 @@ def tokens_a_second(
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
 
-    seconds = list(timed(step, place))[WARM:]
+    with use_threads(training.threads):
+        seconds = list(timed(step, place))[WARM:]
     return rows * lengths.target / statistics.median(seconds)
 
 

@@ -9,6 +9,7 @@ from rich.table import Table
 from regard.planning.lecture import Row, Trained
 from regard.planning.plan import Plan
 
+UNKNOWN_TIME = "Not known until a few steps are timed here (--device cpu, --device cuda) or you say a rate (--rate)."
 MINUTE, HOUR, DAY = 60, 3600, 86_400
 
 
@@ -22,21 +23,24 @@ class Sheet(NamedTuple):
 def sheets(plan: Plan) -> Iterator[Sheet]:
     cost, lengths = plan.cost, plan.measured.lengths
     yield by_part(plan)
-    each = f"{lengths.source} source and {lengths.target} target tokens a pair ({plan.measured.how})"
+    each = f"{lengths.source} source and {lengths.target} target tokens per pair ({plan.measured.how})"
     whole = f"{plan.updates:,} updates = {plan.tokens:,} target tokens"
     yield Sheet(
         "training",
         ("", "FLOPs"),
         [
-            ("forward, a target token", f"{cost.forward:.3g}"),
-            ("backward, a target token", f"{2 * cost.forward:.3g}"),
+            ("forward, per target token", f"{cost.forward:.3g}"),
+            ("backward, per target token", f"{2 * cost.forward:.3g}"),
             (whole, f"{plan.operations:.3g}"),
         ],
-        f"{each}. A multiply-add is two, back is twice there, what is no product is not counted.",
+        f"{each}. A multiply-add is two, backward is twice forward, what is not a product is not counted.",
     )
     yield in_memory(plan)
     yield Sheet(
-        "time", ("device", "FLOP/s", "time", ""), [(t.device, f"{t.rate:.3g}", spent(t.seconds), t.how) for t in plan.times]
+        "time",
+        ("device", "FLOP/s", "time", ""),
+        [(t.device, f"{t.rate:.3g}", spent(t.seconds), t.how) for t in plan.times],
+        "Updates alone, without validation." if plan.times else UNKNOWN_TIME,
     )
     if plan.lecture is not None:
         yield compared(plan, plan.lecture)
@@ -47,7 +51,7 @@ def by_part(plan: Plan) -> Sheet:
     rows = [(part, number(sizes, part), count(operations, part)) for part in {**sizes, **operations}]
     rows.append(("all", f"{plan.cost.size:,}", f"{plan.cost.forward:.3g}"))
     return Sheet(
-        f"{plan.name}, by part", ("part", "parameters", "forward FLOPs a target token"), rows, "Tied tables count once."
+        f"{plan.name}, by part", ("part", "parameters", "forward FLOPs per target token"), rows, "Tied tables count once."
     )
 
 
@@ -71,7 +75,7 @@ def in_memory(plan: Plan) -> Sheet:
 def compared(plan: Plan, row: Row) -> Sheet:
     known = [("en-de", row.german, row.german_by), ("en-fr", row.french, row.french_by)]
     rows = [(f"{row.system}, {pair}", f"{value:.2g}", by(how)) for pair, value, how in known if value is not None]
-    rows.append(("ours, this recipe", f"{plan.operations:.2g}", "products of all updates, there and back"))
+    rows.append(("ours, this recipe", f"{plan.operations:.2g}", "products of all updates, forward and backward"))
     return Sheet("the lecture's training cost", ("system", "FLOPs", "counted as"), rows)
 
 

@@ -1,9 +1,11 @@
 """`regard align`, and the reading of the attention that runs and models keep."""
 
 import json
+import random
 import re
 import shutil
 
+import numpy as np
 import pytest
 from calling import refused, regard
 from conftest import RECIPE, TINY
@@ -194,3 +196,30 @@ def test_what_is_refused(trained, blind, backward, corpus, tmp_path):
     assert "not both" in told(*files(corpus), *both)
     unknown = told(*files(corpus), "--reverse", backward, "--symmetrise", "grow-diag")
     assert unknown == "unknown symmetrisation 'grow-diag'; did you mean 'grow_diag'?"
+
+
+@pytest.fixture(scope="module")
+def spelled(tmp_path_factory):
+    """Letters into phonemes: a source without spaces."""
+    folder, letters = tmp_path_factory.mktemp("spelled"), "abdefgiklmnoprstu"
+    chance = random.Random(1)
+    words = ["".join(chance.choices(letters, k=chance.randint(2, 5))) for _ in range(100)]
+    (folder / "g2p.tsv").write_text("".join(f"{word}\t{' '.join(word.upper())}\n" for word in words))
+    tiny = ["training.updates=2", "model.encoder.hidden_size=8", "model.decoder.hidden_size=8", "decoding.max_length=9"]
+    assert regard("train", "--pairs", folder / "g2p.tsv", "--run", folder / "run", "--quiet", *tiny).code == 0
+    return folder / "run"
+
+
+def test_a_word_without_spaces_is_shown_and_aligned_by_its_letters(spelled, tmp_path):
+    shown = regard("look", spelled, "kilo", "--target", "K I L O").out
+    assert re.search(r"^ +k  i  l  o  >$", shown, flags=re.MULTILINE)
+    found = package.load(spelled).align(("kilo", "K I L O"))
+    assert (found.source, found.target) == (list("kilo"), list("KILO"))
+    np.testing.assert_allclose(found.weights.sum(axis=1) + found.end, 1, rtol=1e-5)
+    (tmp_path / "s").write_text("kilo\n")
+    (tmp_path / "t").write_text("K I L O\n")
+    result = regard("align", spelled, "--source", tmp_path / "s", "--target", tmp_path / "t")
+    assert parsed(result.lines) == [found.links]
+    assert {target for _, target in found.links} == set(range(4))
+    assert "the source has no spaces between words: its tokens are counted" in result.err
+    assert package.load(spelled).align(("kilo", "K I L O"), tokens=(False, False)).source == ["kilo"]

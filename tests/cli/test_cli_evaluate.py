@@ -232,8 +232,9 @@ def test_look_shows_all_words_of_both_sides(trained):
     assert "\x1b" not in result.out  # no colours: this is no terminal
     for word in ("AMICUS", "BELLUM", "HORTUS"):
         assert re.search(rf"^ *{word} .* -> {word.lower()}$", result.out, flags=re.MULTILINE)
-    translation, picture = result.out.split("\n\n", 1)
+    translation, caption, picture = result.out.split("\n\n", 2)
     assert translation == "AMICUS BELLUM HORTUS"
+    assert caption.startswith(f"{trained}"[:60])
     columns = upright(picture[: picture.index("AMICUS")])
     assert [column for column in columns if len(column) > 4][:3] == ["amicus", "bellum", "hortus"]
 
@@ -257,8 +258,8 @@ def test_look_writes_pictures(trained, tmp_path):
 
 def test_look_at_many(trained, tmp_path):
     result = regard("look", trained, "amicus", "bellum <b>", "", "--html", tmp_path / "page.html")
-    assert result.code == 0
+    assert (result.code, "text 3: there is nothing to look at: the text is empty" in result.err) == (2, True)
     page = (tmp_path / "page.html").read_text("utf-8")
-    assert page.count("<figure") == 3
+    assert page.count("<figure") == 2
     assert "<b>" not in page
     assert page.rstrip().endswith("</html>")

@@ -1,6 +1,8 @@
 """`regard generate` is a filter: a line in, a line out, in order, whatever the line holds."""
 
 import io
+import os
+import pty
 import re
 import signal
 import sys
@@ -10,7 +12,8 @@ from calling import regard, start
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as some
 
-from regard.cli.generate import BLOCK, answer, blocks
+from regard.cli.asking import BLOCK, blocks
+from regard.cli.generate import answer
 from regard.decoding.generator import TrainedGenerator
 from regard.decoding.hypothesis import Hypothesis
 
@@ -164,7 +167,29 @@ def test_outputs_that_were_cut_are_counted_once(trained, monkeypatch):
     """Two tokens and no more: every output of two words is cut before its end mark, and the key that did it is named."""
     given = TrainedGenerator.settings
     monkeypatch.setattr(TrainedGenerator, "settings", lambda self, **changes: given(self, **changes, max_length=2))
-    monkeypatch.setattr("regard.cli.generate.BLOCK", 2)
+    monkeypatch.setattr("regard.cli.asking.BLOCK", 2)
     result = regard("generate", trained, stdin=b"liber\namicus bellum canis\n\ninsula hortus domus\n")
     assert (result.code, result.lines) == (0, ["LIBER", "AMICUS BELLUM", "", "INSULA HORTUS"])
     assert result.err == "warning: 2 of 4 outputs were cut at decoding.max_length before they ended; raise it\n"
+
+
+def test_somebody_at_a_terminal_gets_a_prompt_and_an_answer_per_line(trained):
+    ours, theirs = pty.openpty()
+    process = start("generate", trained, stdin=theirs, stdout=theirs, stderr=theirs)
+    os.close(theirs)
+    shown = b""
+
+    def until(text):
+        nonlocal shown
+        while text not in shown:
+            shown += os.read(ours, 1 << 16)
+
+    try:
+        until(b"type a line and press Enter; Ctrl-D ends\r\n> ")
+        os.write(ours, b"amicus bellum\n")
+        until(b"AMICUS BELLUM\r\n> ")  # before anything else is typed
+        os.write(ours, b"\x04")
+        assert process.wait(60) == 0
+    finally:
+        process.kill()
+        os.close(ours)

@@ -58,7 +58,7 @@ def test_a_bad_line_fails_alone(trained, line):
 
 
 def test_lines_are_counted_over_blocks_and_links_are_in_step(trained, tmp_path, monkeypatch):
-    monkeypatch.setattr("regard.cli.generate.BLOCK", 2)
+    monkeypatch.setattr("regard.cli.asking.BLOCK", 2)
     result = asked(trained, ['"liber"', '"canis"', "x", '"domus equus"'], "--alignments", tmp_path / "links")
     assert result.err.startswith("error: <stdin>:3: not JSON")
     assert (tmp_path / "links").read_text() == "0-0\n0-0\n\n0-0 1-1\n"

@@ -85,7 +85,9 @@ def test_a_pipe_of_pairs_shows_its_kind(corpus, texts, tmp_path):
     assert (tmp_path / "run" / "spooled" / "pairs.tsv.gz").exists()
     assert digest(tmp_path / "run") == digest(plain)
     told = refused("train", "--pairs", fifo(tmp_path / "64", b"no tab\n"), "--run", tmp_path / "other")
-    assert told.startswith(f"{tmp_path / '64'}: its first line is not JSON and has no tab, no ||| and no comma: separate")
+    assert told.startswith(
+        f"{tmp_path / '64'}: not a table: its first line is not JSON and has no tab and no |||, and commas do not"
+    )
 
 
 def test_evaluate_and_align_read_pipes(trained, corpus, tmp_path):

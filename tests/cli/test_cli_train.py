@@ -2,13 +2,17 @@
 
 import gzip
 import json
+import os
 
 import pytest
+import torch
 import yaml
 from calling import refused, regard
 from conftest import TINY
 
 import regard as package
+from regard.models.device import tell_threads
+from regard.training import loop
 
 
 def files(corpus):
@@ -88,3 +92,24 @@ def test_a_run_is_named_after_its_recipe(corpus, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert regard("train", corpus / "capitals.yaml", "training.updates=1", "--quiet") == (0, "", "")
     assert (tmp_path / "runs" / "capitals" / "model" / "config.json").is_file()
+
+
+def test_threads_are_said_and_can_be_set(corpus, tmp_path, monkeypatch):
+    seen, original = [], loop.Trainer.run
+    monkeypatch.setattr(loop.Trainer, "run", lambda self, talk: seen.append(torch.get_num_threads()) or original(self, talk))
+    words = ["train", "bahdanau2015-small", *files(corpus), "--run", tmp_path / "run", *TINY]
+    code, _, err = regard(*words, "training.threads=2")
+    assert (code, seen) == (0, [2])
+    assert " parameters on cpu, 2 threads" in err
+    assert torch.get_num_threads() == 1  # the caller's own again
+    assert "training.threads" in refused("train", "demo", "--run", tmp_path / "other", "training.threads=0")
+
+
+def test_a_busy_machine_is_told_of(monkeypatch):
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    monkeypatch.setattr(os, "getloadavg", lambda: (2.5, 0.0, 0.0))
+    assert "training.threads=1 may be faster" in tell_threads(torch.device("cpu"))
+    monkeypatch.setattr(os, "getloadavg", lambda: (0.1, 0.0, 0.0))
+    assert tell_threads(torch.device("cpu")) == ", 2 threads"
+    assert tell_threads(torch.device("cuda")) == ""

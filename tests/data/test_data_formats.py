@@ -138,11 +138,17 @@ NO_TABLES = [
     (
         "p.txt",
         b"only one text\n",
-        "its first line is not JSON and has no tab, no ||| and no comma: separate source and target by a tab",
+        "not a table: its first line is not JSON and has no tab and no |||, and commas do not cut its lines into columns; "
+        "separate source and target by a tab",
     ),
+    ("prose.txt", b"It rained, and the wind blew.\nNobody came, nobody, ever.\nSo it goes.\n", "prose.txt: not a table"),
+    ("p.tsv", b"%PDF-1.4\nx\ty\n", "p.tsv: a PDF file: copy its text into a table"),
+    ("p.tsv", "a\tb\n".encode("utf-16"), "p.tsv: text in UTF-16: iconv -f UTF-16 -t UTF-8"),
+    ("p.zip", b"PK\x03\x04 and\tso on", "p.zip: a zip file, as spreadsheets are too"),
+    ("p.csv", b"PK\x03\x04 and,so on", "p.csv: a zip file, as spreadsheets are too"),
     ("p.json", b'[{"source": "a"}]', "p.json: a JSON array, where one object per line is needed: jq"),
     ("p.dat", gzip.compress(b"a\tb\n", mtime=0), "p.dat: packed with gzip: give it a name that ends in .gz"),
-    ("p.xlsx", b"PK\x03\x04 and so on", "p.xlsx: a zip file, as spreadsheets are: save it as CSV"),
+    ("p.xlsx", b"PK\x03\x04 and so on", "p.xlsx: a zip file, as spreadsheets are too: unpack it, or save it as CSV"),
     (
         "p.jsonl",
         b'{"id": 1, "la": "a", "en": "b"}\n',

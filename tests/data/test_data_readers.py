@@ -78,9 +78,9 @@ def test_gz_files(tmp_path):
 
 
 PARALLEL_FAULTS = [
-    (b"x\nb\xffd\nz\n", b"1\n2\n3\n", ("a", 2, "not UTF-8: byte 0xff at byte 2 of the line")),
-    (b"x\ny\nz\n", "1\nä\n3\n".encode("latin-1"), ("b", 2, "not UTF-8: byte 0xe4 at byte 1 of the line")),
-    (b"x\nb\xff\nz\n", b"1\n\xff\n3\n", ("a", 2, "not UTF-8: byte 0xff at byte 2 of the line")),
+    (b"x\nb\xffd\nz\n", b"1\n2\n3\n", ("a", 2, "not UTF-8: byte 0xff at byte 2 of the line" + lines.CONVERT)),
+    (b"x\ny\nz\n", "1\nä\n3\n".encode("latin-1"), ("b", 2, "not UTF-8: byte 0xe4 at byte 1 of the line" + lines.CONVERT)),
+    (b"x\nb\xff\nz\n", b"1\n\xff\n3\n", ("a", 2, "not UTF-8: byte 0xff at byte 2 of the line" + lines.CONVERT)),
     (b"x\ny\0\nz\n", b"1\n2\n3\n", ("a", 2, "a NUL character in the source, at column 2")),
     (b"x\ny\nz\n", b"1\n\0\n3\n", ("b", 2, "a NUL character in the target, at column 1")),
     (b"x\n\nz\n", b"1\n2\n3\n", ("a", 2, "the source is empty")),
@@ -111,7 +111,7 @@ def test_every_unmatched_line_is_a_fault(tmp_path, monkeypatch, block):
 TSV_FAULTS = [
     (b"only", "a column is missing: 1 instead of 2 (columns are separated by tabs)"),
     (b"one\ttwo\tthree", "a column too many: 3 instead of 2 (columns are separated by tabs)"),
-    (b"one\t\xfftwo", "not UTF-8: byte 0xff at byte 5 of the line"),
+    (b"one\t\xfftwo", "not UTF-8: byte 0xff at byte 5 of the line" + lines.CONVERT),
     (b"one\t", "the target is empty"),
     (b" \ttwo", "the source is empty"),
     (b"", "a column is missing: 1 instead of 2 (columns are separated by tabs)"),
@@ -158,7 +158,7 @@ JSONL_FAULTS = [
     (b'{"source": "a", "target": " "}', "the target is empty"),
     (b'{"source": "a\\u0000", "target": "b"}', "a NUL character in the source, at column 2"),
     (b'{"source": "a", "target": "\\ud800"}', "'target' holds half of a surrogate pair, which is not text"),
-    (b'{"source": "\xff", "target": "b"}', "not UTF-8: byte 0xff at byte 13 of the line"),
+    (b'{"source": "\xff", "target": "b"}', "not UTF-8: byte 0xff at byte 13 of the line" + lines.CONVERT),
     (b"[" * 100_000, "not JSON that can be read: too deep, or a number too long"),
     (b'{"source": 1' + b"0" * 5000 + b"}", "not JSON that can be read: too deep, or a number too long"),
 ]
@@ -198,7 +198,7 @@ def test_three_parallel_files(tmp_path, monkeypatch, block):
     assert rows.columns == {"source": ["x", "longer"], "target": ["1", "2"], "label": ["p", "q"]}
     told = [
         Fault(tmp_path / "c", 3, "the label is empty"),
-        Fault(tmp_path / "c", 4, "not UTF-8: byte 0xff at byte 1 of the line"),
+        Fault(tmp_path / "c", 4, "not UTF-8: byte 0xff at byte 1 of the line" + lines.CONVERT),
     ]
     assert (rows.lines, rows.faults) == ([1, 2], told)
 

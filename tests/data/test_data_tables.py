@@ -56,8 +56,12 @@ CSV_FAULTS = [
     (b"", 1, f"a column is missing: 0 instead of 2 {COMMAS}"),
     (b"one,two,three", 1, f"a column too many: 3 instead of 2 {COMMAS}"),
     (b'"one\n",', 2, "the target is empty"),
-    (b'\xe4,"one\ntwo"', 2, "not UTF-8: byte 0xe4 in column 0, counted from 0"),
-    (b'"a\xff\nb",c', 2, "not UTF-8: byte 0xff in column 0, counted from 0"),  # the quote before the byte counts
+    (b'\xe4,"one\ntwo"', 2, "not UTF-8: byte 0xe4 in column 0, counted from 0" + lines.CONVERT),
+    (
+        b'"a\xff\nb",c',
+        2,
+        "not UTF-8: byte 0xff in column 0, counted from 0" + lines.CONVERT,
+    ),  # the quote before the byte counts
     (b"one,t\0o", 1, "a NUL character in the target, at column 2"),
     (b'"one"x,two', 1, "not CSV: ',' expected after '\"' (up to line 2; a quote inside quotes is written twice)"),
     (b'one,"two\n"x', 2, "not CSV: ',' expected after '\"' (up to line 3; a quote inside quotes is written twice)"),

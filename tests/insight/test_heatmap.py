@@ -11,7 +11,8 @@ import pytest
 from PIL import Image
 from rich.cells import cell_len
 
-from regard.insight.figure import FORMATS, draw_figure, png, svg
+from regard.insight import fonts
+from regard.insight.figure import FORMATS, boxes, draw_figure, png, svg
 from regard.insight.heatmap import Heatmap, abbreviate, digits, graphemes, printable
 from regard.insight.page import html
 from regard.insight.terminal import terminal
@@ -138,20 +139,22 @@ def test_terminal_takes_the_width_of_the_terminal(monkeypatch):
 
 def test_png_is_darkest_where_the_weight_is_largest(tmp_path):
     path = tmp_path / "picture.png"
-    weights = np.array([[0.02, 0.02], [0.04, 0.03], [0.01, 0.045]])  # too small for digits in the cells
+    weights = np.array([[0.2, 0.2], [0.4, 0.3], [0.1, 0.45]])
     png(Heatmap(["", ""], ["", "", ""], weights), path)
     image = np.asarray(Image.open(path).convert("L"))
     margin, cell = round(0.15 * 150), 0.34 * 150  # inches at 150 dots
-    centre = [[image[round(margin + (r + 0.5) * cell), round(margin + (c + 0.5) * cell)] for c in (0, 1)] for r in (0, 1, 2)]
-    assert image.shape == pytest.approx((2 * margin + 3 * cell, 2 * margin + 2 * cell), abs=8)
-    assert np.argsort(np.asarray(centre), axis=None, kind="stable").tolist() == [5, 2, 3, 0, 1, 4]
+    edges = [[image[round(margin + (r + 0.1) * cell), round(margin + (c + 0.5) * cell)] for c in (0, 1)] for r in (0, 1, 2)]
+    assert image.shape[1] == pytest.approx(2 * margin + 2 * cell, abs=20)
+    assert np.argsort(np.asarray(edges), axis=None, kind="stable").tolist() == [5, 2, 3, 0, 1, 4]
+    assert np.min(edges) > 128  # 0.45 is not certain, although it is the largest weight here
 
 
 def test_png_writes_words_and_weights_as_they_are():
-    (axes,) = draw_figure(Heatmap(["$x$", "b"], ["c_1"], np.array([[0.91, 0.0]]), "$t$")).axes
+    axes, bar = draw_figure(Heatmap(["$x$", "b"], ["c_1"], np.array([[0.91, 0.0]]), "$t$")).axes
     assert [label.get_text() for label in axes.get_xticklabels()] == ["$x$", "b"]
     assert [label.get_text() for label in axes.get_yticklabels()] == ["c_1"]
     assert [text.get_text() for text in axes.texts] == [".91"]
+    assert [label.get_text() for label in bar.get_xticklabels()] == ["0", "1"]
     assert not any(text.get_parse_math() for text in [*axes.get_xticklabels(), *axes.get_yticklabels(), axes.title])
 
 
@@ -175,7 +178,7 @@ def test_svg_is_xml_with_a_cell_for_each_weight(name, tmp_path):
     opacity = np.array([float(cell.get("fill-opacity")) for cell in cells]).reshape(heatmap.weights.shape)
     np.testing.assert_allclose(opacity, heatmap.shades, atol=6e-4)
     texts = [text.text or "" for text in root.iter(f"{space}text")]
-    assert len(texts) == 1 + len(heatmap.source) + len(heatmap.target)
+    assert len(texts) == 1 + len(heatmap.source) + len(heatmap.target) + len(["0", "1"])
     assert not list(root.iter(f"{space}script"))
 
 
@@ -218,11 +221,39 @@ def test_page_lets_only_its_own_script_run(tmp_path):
     assert f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{fingerprint}'" in text
 
 
-def test_shades_are_shares_of_the_peak():
+def test_a_shade_means_the_same_in_every_picture():
+    """0.38 is not painted as certain, even where it is the largest weight."""
+    weak = Heatmap(["a", "b"], ["c"], np.array([[0.38, 0.1]]))
+    np.testing.assert_allclose(weak.shades, weak.weights)
+    assert terminal(weak, 80, color=False).splitlines()[-1] == "0   ░░▒▒▓▓██ 1"
     heatmap = HEATMAPS["strange weights"]
     assert heatmap.peak == 7.0
     np.testing.assert_array_equal(heatmap.shades, [[0.0, 0.0, 1.0]])
     np.testing.assert_array_equal(HEATMAPS["no weight"].shades, 0.0)
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_the_end_mark_has_a_column(kind, tmp_path):
+    heatmap = Heatmap(["a"], ["b"], np.array([[0.2]]), "runs/x: additive attention", np.array([0.8]))
+    assert heatmap.whole.weights.tolist() == [[0.2, 0.8]]
+    assert "-> </s>" in terminal(heatmap, 80, color=False)
+    FORMATS[kind](heatmap, tmp_path / "picture")
+    if kind == "png":
+        assert len(draw_figure(heatmap.whole).axes[0].get_xticklabels()) == 2
+    else:
+        text = (tmp_path / "picture").read_text(encoding="utf-8")
+        assert all(told in text for told in ("&lt;/s&gt;", "0.800", "runs/x: additive attention"))
+
+
+def test_characters_without_a_font_are_named_with_the_package_to_install(monkeypatch):
+    monkeypatch.setattr(fonts, "installed", lambda: {"Letters": "letters.ttf", "Greek": "greek.ttf"})
+    monkeypatch.setattr(fonts, "characters_of", {"letters.ttf": set(range(128)), "greek.ttf": {0x3B1}}.__getitem__)
+    assert fonts.fonts_for(["abc"]) == (["Letters"], [])
+    assert fonts.fonts_for(["aα", "我 ก"]) == (["Letters", "Greek"], ["ก", "我"])
+    told = boxes(Heatmap(["我"], ["ก"], np.ones((1, 1))))
+    assert "no installed font has ก 我" in told
+    assert "apt install fonts-noto-core fonts-noto-cjk" in told
+    assert boxes(SENTENCE) is None
 
 
 def test_printable_shows_what_would_not_be_seen():
