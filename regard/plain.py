@@ -1,6 +1,6 @@
 """Plain values from YAML and JSON text that nobody vouches for: small, shallow, every key once, nothing but data."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import yaml
@@ -130,3 +130,10 @@ def unique(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
         keys = [key for key, _ in pairs]
         raise ValueError(f"the key {next(key for key in keys if keys.count(key) > 1)!r:.80} stands there twice")
     return found
+
+
+def widest(value: object) -> int:
+    """The largest whole number in a section: models of one paper differ in their sizes first of all."""
+    if isinstance(value, Mapping | list):
+        return max((widest(one) for one in (value.values() if isinstance(value, Mapping) else value)), default=0)
+    return value if isinstance(value, int) else 0

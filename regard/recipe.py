@@ -15,7 +15,7 @@ from regard.bounds import Rate as Rate
 from regard.errors import RecipeError as RecipeError
 from regard.imports import advice
 from regard.overrides import override as override
-from regard.plain import CHARACTERS, from_yaml, reason
+from regard.plain import CHARACTERS, from_yaml, reason, widest
 from regard.problems import describe_all, hint
 from regard.tables import choose as choose
 from regard.tables import entry_of
@@ -264,13 +264,6 @@ def near(name: str, shipped: Mapping[str, str]) -> str:
     """All recipes whose names begin so, the smallest first; else the nearest name."""
     begun = sorted((one for one in shipped if one.startswith(name.lower())), key=lambda one: widest(read_values(one)["model"]))
     return f"did you mean {' or '.join(map(repr, begun))}?" if name and begun else hint(name, shipped)
-
-
-def widest(value: object) -> int:
-    """The largest whole number in a section: models of one paper differ in their sizes first of all."""
-    if isinstance(value, Mapping | list):
-        return max((widest(one) for one in (value.values() if isinstance(value, Mapping) else value)), default=0)
-    return value if isinstance(value, int) else 0
 
 
 def plain(text: str, where: str) -> dict[str, Any]:
