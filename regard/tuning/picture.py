@@ -54,8 +54,23 @@ def over_time(axes: Any, search: Search) -> None:
         style = {"color": CHOSEN, "label": "the chosen recipe", "zorder": 3} if number == 0 else {"color": FAINT}
         axes.plot(*zip(*path, strict=True), marker="o", markersize=4, linewidth=1, **style)
     axes.step(*zip(*best, strict=True), where="post", color=INK, linewidth=2, label="the best so far")
+    axes.plot([], [], "o", color=INK, label="below: went on after rung 1")
+    axes.plot([], [], "o", color=FAINT, label="other trials")
     axes.set(xlabel="minutes of training", ylabel=f"{search.metric} in validation", title="Trials, rung by rung")
     axes.legend(frameon=False)
+    stretch(axes, search)
+
+
+def stretch(axes: Any, search: Search) -> None:
+    """Errors of what has learned nothing are many times those of the others: a logarithmic scale keeps both in sight."""
+    from matplotlib.ticker import LogLocator, NullLocator, ScalarFormatter
+
+    lowest, highest = axes.get_ylim()
+    if not search.ranking.higher_is_better and 0 < lowest < highest / 4:
+        axes.set_yscale("log")
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.yaxis.set_minor_locator(NullLocator())
+        axes.yaxis.set_major_formatter(ScalarFormatter())
 
 
 def against(axes: Any, search: Search, name: str, title: str) -> None:
@@ -71,3 +86,4 @@ def against(axes: Any, search: Search, name: str, title: str) -> None:
     axes.set_xlim(-0.5, len(values) - 0.5)
     axes.set_title(title, fontsize=10)
     axes.set_ylabel(f"{search.metric}, rung 1", fontsize=8)
+    stretch(axes, search)

@@ -3,6 +3,7 @@
 import math
 import warnings
 from collections.abc import Sequence
+from itertools import product
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
 NEAR = 6  # trials near the chosen point come first; what they showed is what TPE starts from
 STAYS = 0.5  # the chance that one of them leaves an entry as it was chosen
-TRIES = 50  # to find values that no trial has had
+TRIES = 20  # to find values that no trial has had, before the first of those that are left is taken
 FEWEST = 5  # trials that importance can be told from
 BEST = 1 / 3  # PED-ANOVA compares these with all
 
@@ -37,7 +38,8 @@ def propose(space: Space, trials: Sequence[Trial], ranking: Ranking, seed: int) 
         values = near(space, tried[0], chance) if len(trials) <= NEAR else by_tpe(space, trials, ranking, chance)
         if values not in tried:
             return values
-    return None
+    points = (dict(zip(space, values, strict=True)) for values in product(*space.values()))
+    return next((values for values in points if values not in tried), None)
 
 
 def near(space: Space, chosen: dict[str, Any], chance: Random) -> dict[str, Any]:
