@@ -23,6 +23,13 @@ from regard.tuning.space import SPACE
 from regard.tuning.trials import Ranking, Trial
 
 
+@pytest.fixture(autouse=True)
+def one_picture_is_enough(finished, request, monkeypatch):
+    """The finished study has drawn its own; a picture takes longer than a tiny study."""
+    if "matplotlib" not in request.node.name:
+        monkeypatch.setattr(study.picture, "draw", lambda search, shares: [])
+
+
 def copied(finished, tmp_path):
     return shutil.copytree(finished[0], tmp_path / "study")
 
