@@ -66,8 +66,10 @@ def read(directory: Path) -> Study:
         study = Study(point, **facts)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         raise DamagedError(f"{path}: damaged: not what a study began with") from None
-    if number != FORMAT or not study.space.keys() <= SPACE.keys():
-        raise UserError(f"{path}: of another version of regard; begin a new study")
+    if number != FORMAT:
+        raise UserError(f"{path}: format {number!s:.40}; this version of regard reads format {FORMAT}")
+    for name in study.space.keys() - SPACE.keys():
+        raise UserError(f"{path}: it searches {name!r}, which is no entry of SPACE; an entry of your own comes by --import")
     return study
 
 
