@@ -191,6 +191,19 @@ def test_without_a_recipe_one_is_chosen(table, tmp_path):
     assert not {"family", "size", "batch", "vocabulary"} & facts["space"].keys()  # fixed, or of no use here
 
 
+def test_a_search_that_has_too_little_time_says_so(table, tiny, tmp_path, monkeypatch):
+    """The chosen recipe fitted to a share of the time keeps too few of its updates."""
+    monkeypatch.setattr("regard.planning.minutes.updates_in", lambda minutes, recipe: 1000 if minutes > 1 else 200)
+    monkeypatch.setattr("regard.planning.minutes.halved", lambda recipe: None)
+    files = Files({"pairs": str(table)}, {}, {})
+    told = []
+    monkeypatch.setattr(study.Display, "say", lambda self, text: told.append(text))
+    found = {minutes: study.drafted_recipe(files, None, (), Limits(minutes), True) for minutes in (2, 8)}
+    assert found[2].training.updates == 200 < found[8].training.updates
+    assert sum("few for a search" in text for text in told) == 1
+    assert any("`regard train --minutes 2`" in text for text in told)
+
+
 def test_from_python(tiny, tmp_path):
     pairs = [("canis domus", "CANIS DOMUS"), ("domus", "DOMUS"), ("canis", "CANIS")] * 4
     model = package.tune(pairs, {"training.updates": 2}, recipe=tiny, trials=1, run=tmp_path / "study", talk=False)
