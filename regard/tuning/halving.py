@@ -6,6 +6,7 @@ trials is spent. All decisions are functions of the journal, so a search that wa
 """
 
 import math
+import statistics
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -116,8 +117,9 @@ class Search:
     def cost(self, begun: list[Trial]) -> float:
         """Seconds that a wave of one more trial still takes: measured on trial 0, and on what has been trained of this wave."""
         chosen = [one.seconds for one in self.trials.all[0].reached if one.rung]
+        share = rung_steps(self.chosen.training, self.rungs)[0] / self.chosen.training.updates
         first = [one.reached[0].seconds for one in begun if one.reached]
-        slower = sum(first) / len(first) / chosen[0] if first else 1.0
+        slower = statistics.median(first) / max(share * sum(chosen), chosen[0]) if first else 1.0
         going_on: list[int] = [max((len(begun) + 2) // THIRD**rung, 1) for rung in range(1, len(chosen))]
         return slower * (chosen[0] + sum(number * seconds for number, seconds in zip(going_on, chosen[1:], strict=True)))
 
@@ -133,6 +135,8 @@ class Search:
         """Train to a rung, from the trial's own checkpoint, and note how it stands there."""
         if trial.failed or trial.at(rung) is not None:
             return
+        if time.monotonic() >= self.deadline:
+            raise OutOfTimeError
         recipe, started = changed(self.point, trial.values), time.monotonic()
         step = rung_steps(recipe.training, self.rungs)[rung - 1]
         try:

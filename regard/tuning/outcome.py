@@ -1,6 +1,7 @@
 """What a search leaves: the best model with its recipe, the figures of all trials, and what is said of them."""
 
 import json
+import math
 import shutil
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ def leave(search: Search, ending: str) -> Facts:
     """The best trial becomes the model of the study; the figures of all go to `tune.json`."""
     best, directory = search.ranking.so_far(search.trials.all)[0], search.directory
     if best.failed or best.last is None or best.last.score is None:
-        more = f"regard tune --run {directory} --resume --minutes {2 * search.limits.minutes:g}"
+        more = next_commands(search)[-1]
         raise UserError(f"{ending}: no trial came to a validation that is a number; with more time: `{more}`")
     recipe, place = changed(search.point, best.values), search.place(best)
     copy_model(conclude(recipe, place), directory / "model")
@@ -51,10 +52,9 @@ def with_tests(recipe: Recipe, search: Search) -> Recipe:
 
 
 def facts_of(search: Search, ending: str) -> Facts:
-    trials, directory = search.trials, search.directory
-    ranked = search.ranking.so_far(trials.all)
+    trials, ranked = search.trials, search.ranking.so_far(search.trials.all)
     return {
-        "study": str(directory),
+        "study": str(search.directory),
         "ending": ending,
         "metric": search.metric,
         "higher_is_better": search.ranking.higher_is_better,
@@ -65,7 +65,7 @@ def facts_of(search: Search, ending: str) -> Facts:
         "importance": importance(search.space, trials.all, search.ranking),
         "space": {name: {"values": values, "reason": SPACE[name].reason} for name, values in search.space.items()},
         "trials": [row(search, trial) for trial in ranked],
-        "next": next_commands(directory, search.limits.minutes),
+        "next": next_commands(search),
     }
 
 
@@ -80,7 +80,9 @@ def row(search: Search, trial: Trial) -> Facts:
     }  # fmt: skip
 
 
-def next_commands(directory: Path, minutes: float) -> list[str]:
+def next_commands(search: Search) -> list[str]:
+    """The last one goes on for as long again."""
+    directory, minutes = search.directory, max(search.limits.minutes, math.ceil(search.trials.seconds / 60))
     return [
         f"regard generate {directory} < input.txt > output.txt",
         f"regard evaluate {directory}",

@@ -20,7 +20,7 @@ def draw(search: Search, shares: dict[str, float]) -> list[Path]:
     figure = figure_of(search, shares)
     paths = [search.directory / f"tune.{suffix}" for suffix in ("png", "svg")]
     for path in paths:
-        figure.savefig(path, dpi=130, facecolor="white", bbox_inches="tight")
+        figure.savefig(path, dpi=130, facecolor="white")
     return paths
 
 

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     import optuna
 
 NEAR = 6  # trials near the chosen point come first; what they showed is what TPE starts from
-STAYS = 0.5  # the chance that one of them leaves an entry as it was chosen
+STAYS = 0.6  # the chance that one of them leaves an entry as it was chosen
+FAR = 2  # places in the list of values that it else moves at most
 TRIES = 20  # to find values that no trial has had, before the first of those that are left is taken
 FEWEST = 5  # trials that importance can be told from
 BEST = 1 / 3  # PED-ANOVA compares these with all
@@ -43,7 +44,15 @@ def propose(space: Space, trials: Sequence[Trial], ranking: Ranking, seed: int) 
 
 
 def near(space: Space, chosen: dict[str, Any], chance: Random) -> dict[str, Any]:
-    return {name: chosen[name] if chance.random() < STAYS else chance.choice(values) for name, values in space.items()}
+    return {
+        name: chosen[name] if chance.random() < STAYS else chance.choice(neighbours(values, chosen[name]))
+        for name, values in space.items()
+    }
+
+
+def neighbours(values: list[Any], chosen: Any) -> list[Any]:
+    place = values.index(chosen)
+    return [value for value in values[max(place - FAR, 0) : place + FAR + 1] if value != chosen]
 
 
 def by_tpe(space: Space, trials: Sequence[Trial], ranking: Ranking, chance: Random) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from regard.evaluation.metrics import METRICS
 from regard.recipe import Training
 from regard.tuning import halving
 from regard.tuning.halving import Limits, OutOfTimeError, Search, number_of_rungs, rung_steps
+from regard.tuning.outcome import leave
 from regard.tuning.runs import conclude, progress_of, train_to
 from regard.tuning.space import Point, searched
 from regard.tuning.trials import Reached, Trials
@@ -151,35 +152,55 @@ def test_a_search_that_died_anywhere_goes_on_to_the_same_end(searching, tmp_path
         assert (folder / "trials.jsonl").read_bytes() == whole
 
 
+class Clock:
+    """It goes on by the seconds that trials are said to take, and by nothing else."""
+
+    def __init__(self, pretended):
+        self.pretended = pretended
+
+    def monotonic(self):
+        return self.pretended.seconds * len(self.pretended.trained)
+
+
 def test_the_number_of_trials_is_fitted_to_the_time(searching, tmp_path, monkeypatch):
-    """A trial of nine steps takes three seconds here, by the journal: more time, more trials."""
+    """A rung takes a second here, and so a trial that goes to its end three: more time, more trials, and never too many."""
     numbers = []
-    for seconds in (0.0, 4.0, 20.0, 60.0):
-        Pretended(monkeypatch)
-        search = searching(tmp_path / f"study-{seconds}", minutes=1.0)
-        search.deadline = halving.time.monotonic() + seconds
-        spent = search.trials.note
-
-        def note(spent=spent, search=search, **row):
-            spent(**row)
-            search.deadline -= row.get("seconds", 0.0)
-
-        search.trials.note = note
+    for seconds in (3, 6, 20, 60):
+        pretended = Pretended(monkeypatch)
+        monkeypatch.setattr(halving, "time", Clock(pretended))
+        search = searching(tmp_path / f"study-{seconds}", minutes=seconds / 60)
         search.all_waves()
+        assert len(pretended.trained) <= seconds
         numbers.append(len(search.trials.all))
-        assert search.deadline - halving.time.monotonic() > -1.0 or numbers[-1] == 1
     assert numbers == sorted(numbers)
-    assert numbers[0] == 1
-    assert numbers[-1] > 10
+    assert (numbers[0], numbers[1]) == (1, 2)
+    assert numbers[-1] > 20
 
 
-def test_the_time_is_up_in_the_middle_of_a_trial(searching, tmp_path):
+def test_no_trial_is_begun_when_the_time_is_up(searching, tmp_path):
     search = searching(tmp_path / "study")
     search.deadline = -math.inf
     with pytest.raises(OutOfTimeError):
         search.all_waves()
-    (only,) = search.trials.all
-    assert (only.number, only.last.rung, only.last.step, only.last.score) == (0, 0, 0, None)
+    assert [(trial.number, trial.reached) for trial in search.trials.all] == [(0, [])]
+    with pytest.raises(halving.UserError, match=r"no trial came to a validation .* --resume --minutes 120"):
+        leave(search, "the time is up")
+
+
+def test_the_time_is_up_in_the_middle_of_a_trial(searching, tmp_path, monkeypatch):
+    """Time for the first two steps: the trial is saved between two rungs, and a search with more time goes on from there."""
+    train_to = halving.train_to
+    monkeypatch.setattr(
+        halving, "train_to", lambda recipe, directory, step, deadline: train_to(recipe, directory, min(step, 2))
+    )
+    search = searching(tmp_path / "study", trials=1)
+    with pytest.raises(OutOfTimeError):
+        search.all_waves()
+    assert [(one.rung, one.step) for one in search.trials.all[0].reached] == [(1, 1), (0, 2)]
+    monkeypatch.setattr(halving, "train_to", train_to)
+    search = searching(tmp_path / "study", trials=1)
+    search.all_waves()
+    assert [(one.rung, one.step) for one in search.trials.all[0].reached] == [(1, 1), (0, 2), (2, 3), (3, 9)]
 
 
 def test_a_space_that_is_exhausted_ends_the_search(searching, tmp_path, monkeypatch):
