@@ -15,7 +15,7 @@ install: $(STAMP)
 $(STAMP): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt torch
-	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[data,figures,tensorboard,test]"
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[data,figures,tensorboard,tune,test]"
 	touch $(STAMP)
 
 # train on generated Latin, score the three test sets, show where the model looked

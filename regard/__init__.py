@@ -8,15 +8,17 @@ if TYPE_CHECKING:
     from regard.errors import UserError as Error
     from regard.learning import train
     from regard.recipe import read as read_recipe
+    from regard.tuning.from_python import tune
 
 __version__ = "0.1.0"
-__all__ = ["Error", "__version__", "load", "read_recipe", "train"]
+__all__ = ["Error", "__version__", "load", "read_recipe", "train", "tune"]
 
 LAZY = {
     "Error": ("regard.errors", "UserError"),
     "load": ("regard.decoding.load", "load"),
     "read_recipe": ("regard.recipe", "read"),
     "train": ("regard.learning", "train"),
+    "tune": ("regard.tuning.from_python", "tune"),
 }
 
 

@@ -43,6 +43,7 @@ def train(
     spooled: Path | None = None, callbacks: Callbacks = NOBODY,
 ) -> int | None:  # fmt: skip
     """Train to the end and leave a model in `directory/model`. Returns the signal that stopped it early, if one did.
+    Where `callbacks.pause` says so the run is left for `resume`, without a model.
 
     `spooled` holds those of the recipe's files that came through pipes or were given as rows: the run takes them over.
     """
@@ -138,7 +139,7 @@ def fit(
     feed = feed_of(prepared.store, prepared.plan, model.writes, recipe.training)
     trainer = Trainer(model, feed, *given, callbacks, METRICS[by].highest)
     ending = trainer.run(talk)
-    if ending.signal is None and processes.first:
+    if ending.signal is None and not ending.paused and processes.first:
         steps = choose_weights(recipe, directory, model, validate, ending.progress.best)
         finish(recipe, directory, trained, steps, prepared.valid, gold)
         mean = f", the mean of {len(steps)} checkpoints" if len(steps) > 1 else ""

@@ -38,6 +38,7 @@ TABLES = {
     "RULES": "regard.decoding.rules",
     "FORMATS": "regard.insight.figure",
     "TASKS": "regard.lab.tasks",
+    "SPACE": "regard.tuning.space",
 }
 # of paths there are two families of this name
 PATHS = {"scan": "regard.nn.recurrent.scan", "attention": "regard.nn.attention.attend"}

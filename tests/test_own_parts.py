@@ -248,6 +248,27 @@ def test_a_picture_of_one_s_own_is_drawn(tmp_path):
     assert "unknown kind of picture 'gif'" in refused("look", tmp_path / "run", "s3 a", "--picture", tmp_path / "look.gif")
 
 
+ENTRY = """
+from regard.tuning.space import Entry
+
+{table}["decay"] = Entry(
+    ("training.weight_decay",), lambda point: (0.0, 0.01, 0.1), lambda point: point.flat["training.weight_decay"],
+    lambda values, decay: {{"training.weight_decay": decay}}, "a reason",
+)
+"""
+
+
+def test_an_entry_of_the_search_of_one_s_own_is_searched(tmp_path):
+    bring(tmp_path, "SPACE", ENTRY)
+    (tmp_path / "pairs.tsv").write_text("".join(f"{a}\t{b}\n" for a, b in zip(SOURCES, TARGETS, strict=True)))
+    fixed = ["model.encoder.dropout=0", "training.updates=1", "training.label_smoothing=0", "training.learning_rate=0.1"]
+    fixed += ["data.tokenizer.kind=word", "model.encoder.hidden_size=8", "model.encoder.layers=1"]
+    words = ("tune", tmp_path / "pairs.tsv", "--run", tmp_path / "study", "--trials", 3, "--quiet", *fixed)
+    assert (found := command(*words)).code == 0, found.err
+    decays = {run.read(path).training.weight_decay for path in (tmp_path / "study" / "trials").glob("*/recipe.yaml")}
+    assert decays == {0.0, 0.01, 0.1}
+
+
 def test_every_table_of_the_architecture_is_tried():
     """Recipes are a folder; experiments, verbs and settings stand in lists; choices and remarks are tried in test_choices."""
     text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from regard import __version__
-from regard.cli import align, corpora, data, evaluate, generate, lab, look, plan, predict, recipes, train, verify
+from regard.cli import align, corpora, data, evaluate, generate, lab, look, plan, predict, recipes, train, tune, verify
 from regard.cli.importing import with_imports
 from regard.cli.ranks import die_of_ctrl_c, first_to_tell
 from regard.errors import UserError
@@ -22,7 +22,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 for verb in (
-    train.train, generate.generate, predict.predict, evaluate.evaluate, align.align, look.look, plan.plan,
+    train.train, tune.tune, generate.generate, predict.predict, evaluate.evaluate, align.align, look.look, plan.plan,
     verify.verify, recipes.recipes, corpora.corpora, data.data,
 ):  # fmt: skip
     app.command()(with_imports(verb))

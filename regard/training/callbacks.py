@@ -1,4 +1,4 @@
-"""What a program is told while its model trains, and how it ends the training."""
+"""What a program is told while its model trains, and how it ends the training or leaves it for later."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -14,6 +14,11 @@ class Callbacks(NamedTuple):
 
     on_step: Callback | None = None  # every `training.log_every` updates: the loss and its parts, lr, tokens
     on_validation: Callback | None = None  # after every validation: its scores
+    # before every update, of the updates that are done: True leaves the run there, saved, as a signal does; `resume` goes on
+    pause: Callable[[int], bool] | None = None
+
+    def pauses(self, step: int) -> bool:
+        return self.pause is not None and self.pause(step)
 
 
 NOBODY = Callbacks()

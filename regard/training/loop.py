@@ -27,7 +27,7 @@ from regard.training.journal import Journal
 from regard.training.objective import Objective, in_a_row, options_of
 from regard.training.replay import Replay
 from regard.training.schedules import SCHEDULES
-from regard.training.watch import DivergedError, FiniteCheck, refuse_infinite, saved_in
+from regard.training.watch import DivergedError, FiniteCheck, first_bad, refuse_infinite, saved_in
 
 Validate = Callable[[], dict[str, float]]  # scores by metric, the loss among them
 Rank = Callable[[Mapping[str, float]], float]  # of a validation's scores: higher is better
@@ -41,6 +41,7 @@ def by_loss(scores: Mapping[str, float]) -> float:
 class Ending(NamedTuple):
     progress: Progress
     signal: int | None  # that asked us to stop, if one did
+    paused: bool = False  # left to be resumed, as `Callbacks.pause` asked
 
 
 class Trainer:
@@ -89,13 +90,17 @@ class Trainer:
             signal = self.steps(progress)
         finally:
             self.close()
-        return Ending(progress, signal or None)
+        paused = not signal and not progress.finished and progress.step < training.updates
+        return Ending(progress, signal or None, paused)
 
     def steps(self, progress: Progress) -> int:
-        """All updates that are left; the signal that asked any process to stop before the last, or 0."""
+        """All updates that are left, or those before a pause; the signal that asked any process to stop earlier, or 0."""
         training, signal = self.training, 0
         with interruptions() as interruption:
             while progress.step < training.updates and not progress.finished:
+                if self.callbacks.pause is not None and self.group.share(lambda: self.callbacks.pauses(progress.step)):
+                    self.save(progress)
+                    return 0
                 progress.step += 1
                 self.update(progress)
                 if progress.step % training.log_every == 0:
@@ -164,7 +169,7 @@ class Trainer:
         if finite:
             self.optimizer.step()
             self.window += loss[1:] * tokens
-        bad = f"the gradient of {self.first_bad()}" if not finite and bool(loss[0].isfinite()) else "the loss"
+        bad = f"the gradient of {first_bad(self.model)}" if not finite and bool(loss[0].isfinite()) else "the loss"
         self.judge_step(progress, progress.step, rows, tokens, None if finite else bad)
 
     def settle(self, progress: Progress, all_of_them: bool = False) -> None:
@@ -220,10 +225,6 @@ class Trainer:
                 f"step {step}: {what} was not finite {TOO_MANY_SKIPPED} times in a row{saved_in(self.directory)}. "
                 "Lower training.learning_rate or look at the named rows"
             )
-
-    def first_bad(self) -> str:
-        gradients = ((name, parameter.grad) for name, parameter in self.model.named_parameters())
-        return next((name for name, value in gradients if value is not None and not value.isfinite().all()), "all together")
 
     def log(self, progress: Progress) -> None:
         self.settle(progress, all_of_them=True)

@@ -67,6 +67,12 @@ class FiniteCheck:
             yield Judged(step, rows, tokens, *flags.tolist())
 
 
+def first_bad(model: nn.Module) -> str:
+    """The first parameter whose gradient is not finite."""
+    gradients = ((name, parameter.grad) for name, parameter in model.named_parameters())
+    return next((name for name, value in gradients if value is not None and not value.isfinite().all()), "all together")
+
+
 def refuse_infinite(model: nn.Module, step: int, directory: Path | None) -> None:
     """Weights that are not finite are never validated and never saved."""
     floats = {name: one for name, one in model.state_dict().items() if one.is_floating_point()}
