@@ -86,11 +86,14 @@ def build_recipe(
     name: str | None, run: Path | None, resume: bool, files: "Files", overrides: list[str], minutes: float | None, talk: bool
 ) -> "Recipe":
     """From its name, from the run that goes on, or from what the data holds."""
+    from regard.data.readers import READERS, suffix_of
     from regard.drafting import continued, draft
     from regard.recipe import read_values
     from regard.run_directory import is_run
 
     if name is not None:
+        if suffix_of(Path(name)) in READERS:
+            raise UserError(f"{name} is a table of rows, not a recipe: give it as --pairs {name}")
         tell_directory(name)
     values = continued(run, resume) if name is None else read_values(name)
     if values is None and not files.train:

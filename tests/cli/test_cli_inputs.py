@@ -88,3 +88,8 @@ def test_files_of_different_lengths(tmp_path):
     assert f"note: 40 bad rows; the first: {told}" in regard("data", tmp_path / "s", tmp_path / "t").out
     words = ["train", "--source", tmp_path / "s", "--target", tmp_path / "t", "--run", tmp_path / "run", "--quiet"]
     assert told in refused(*words)
+
+
+def test_a_table_where_a_recipe_is_expected(tmp_path):
+    (tmp_path / "p.tsv").write_text(TSV)
+    assert f"give it as --pairs {tmp_path / 'p.tsv'}" in refused("train", tmp_path / "p.tsv")
