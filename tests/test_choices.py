@@ -181,7 +181,7 @@ def test_good_data_are_not_remarked_on(tmp_path):
 def test_a_file_without_pairs(tmp_path):
     path = tmp_path / "text.tsv"
     path.write_text("just a line\nand another\n")
-    with pytest.raises(DataError, match=r"no row can be used, 2 are bad; the first: .*text\.tsv:1"):
+    with pytest.raises(DataError, match=r"no row can be used; bad rows: 2; the first: .*text\.tsv:1"):
         choose_recipe({"pairs": str(path)})
 
 

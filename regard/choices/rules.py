@@ -38,7 +38,7 @@ CHOICES: dict[str, Rule] = {
         "made-up stems 42.6; django, 16,000 rows of subwords, GRU, 750 updates: BLEU 45.1 with, 22.6 without",
     ),
     "batch": Rule(
-        batches, lambda case: f"about {case.epoch / case.chosen['data.batch_tokens']:,.0f} updates an epoch",
+        batches, lambda case: f"about {case.epoch / case.chosen['data.batch_tokens']:,.0f} updates per epoch",
         "small data wants many small updates: multi30k de-en 41.9 BLEU with 4,000 of 4,096 tokens, 37.6 with 1,520 of 8,192",
     ),
     "schedule": Rule(

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from regard.data.faults import Fault
 from regard.data.readers import read_rows
+from regard.data.scripts import UNSPACED
 from regard.data.store import held_out_number, line_hashes
 from regard.data.suspicious import ratio, suspicious_rows
 from regard.errors import DataError
@@ -19,8 +20,6 @@ from regard.recipe import Pairs
 SAMPLE = 20_000  # rows that are looked into
 SHOWN = 3  # bad rows that are named
 LETTERS = 2_000  # distinct characters whose script is looked up
-# scripts that put no spaces between words: Thai, Lao, Myanmar, Khmer, kana, Han
-UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]")
 WHITE = re.compile(r"^\s|\s$|\s\s|[^\S ]")  # white space that splitting at spaces and joining again would lose
 NUMBER = re.compile(r"[-+]?\d+([.,]\d+)*")
 
@@ -108,7 +107,7 @@ def survey(files: Pairs, held_out: int | None = None, seed: int = 1) -> Survey:
         sampled.add(rows.lines, rows.columns["source"], rows.columns["target"])
     if not sampled.count:
         first = f"; the first: {faults[0]}" if faults else ""
-        raise DataError(f"{' and '.join(map(str, files.files))}: no row can be used, {bad:,} are bad{first}")
+        raise DataError(f"{' and '.join(map(str, files.files))}: no row can be used; bad rows: {bad:,}{first}")
     seen = sampled.pairs(held_out)
     pairs = [pair for _, pair in seen]
     odd = sorted((seen[place][0], problem) for place, problem in suspicious_rows(pairs))

@@ -25,9 +25,9 @@ def zipped():
 
 WRONG = {
     "prose.txt": (PROSE.encode(), "not a table"),
-    "prose.tsv": (PROSE.encode(), "no row can be used, 27 are bad; the first: .*:1: a column is missing"),
+    "prose.tsv": (PROSE.encode(), "no row can be used; bad rows: 27; the first: .*:1: a column is missing"),
     "one.tsv": ("".join(f"{word}\n" for word in WORDS).encode(), "a column is missing: 1 instead of 2"),
-    "binary.tsv": (bytes(range(128, 256)) * 9, "no row can be used, 1 are bad; the first: .*:1: not UTF-8"),
+    "binary.tsv": (bytes(range(128, 256)) * 9, "no row can be used; bad rows: 1; the first: .*:1: not UTF-8"),
     "binary.dat": (bytes(range(128, 256)) * 9, "not a table"),
     "paper.pdf": (b"%PDF-1.4\n%\xe2\xe3\xcf\xd3\n1 0 obj\n", "a PDF file"),
     "renamed.tsv": (zipped(), "a zip file"),
