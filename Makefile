@@ -63,6 +63,7 @@ bench: $(STAMP)
 	$(BIN)/python benchmarks/fuzz_recipes.py
 	$(BIN)/python benchmarks/fuzz_models.py
 	test -z "$$REGARD_DATA" || $(BIN)/python benchmarks/data.py
+	test -z "$$REGARD_DATA" || $(BIN)/python benchmarks/choices.py
 
 clean:
 	rm -rf runs .pytest_cache .mypy_cache .ruff_cache
