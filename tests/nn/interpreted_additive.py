@@ -25,7 +25,9 @@ def test_values_and_gradients(shape, limited):
     assert not trial.wrong()
 
 
-@pytest.mark.parametrize(("shape", "rows"), [((2, 1, 70, 9, 2, 3), 64), ((3, 1, 5, 9, 2, 3), 2 * 16)])
+@pytest.mark.parametrize(
+    ("shape", "rows"), [pytest.param((2, 1, 70, 9, 2, 3), 64, marks=pytest.mark.slow), ((3, 1, 5, 9, 2, 3), 2 * 16)]
+)
 def test_in_chunks_of_rows_and_of_sequences(shape, rows, monkeypatch):
     """One of two tiles of queries at a time; two of three sequences."""
     monkeypatch.setattr(additive_plan, "WORKSPACE", 4 * rows * 64)
@@ -66,6 +68,7 @@ def test_a_range_of_one_key(key):
     assert not trial.wrong(1e-4)  # gradients of nothing but the value are 0
 
 
+@pytest.mark.slow
 def test_ranges_of_one_head_are_those_of_all():
     trial = Trial((1, 3, 5, 9, 2, 3), limited=True)
     trial.limits = None, trial.limits[1][:, :1], trial.limits[2][:, :1]

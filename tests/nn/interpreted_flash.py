@@ -75,6 +75,7 @@ def test_what_is_hidden_reaches_nothing(wide):
     assert all(torch.equal(x, y) for x, y in zip(*outputs, strict=True))
 
 
+@pytest.mark.slow
 def test_only_the_logarithm_of_the_sum_is_used():
     """Then the centre and the values get no gradient, and nothing else is written to."""
     trial, centre = Trial(ODD), Trial(ODD).centre().requires_grad_()

@@ -9,9 +9,11 @@ import pytest
 
 HERE = Path(__file__).parent
 FILES = sorted(HERE.glob("interpreted_*.py"))
-
-
-HALVES = FILES[::2], FILES[1::2]  # a process for each of two cores, for what it takes to start one
+PATHS = [f"{HERE / 'test_passes.py'}::test_every_kernel_equals_the_plain_path{end}" for end in ("", "_where_one_key_is_picked")]
+HALVES = {
+    "some": FILES[::2],
+    "others": [*FILES[1::2], *PATHS],
+}  # a process for each of two cores, for what it takes to start one
 
 
 def run_alone(files, *words, **variables):
@@ -22,11 +24,12 @@ def run_alone(files, *words, **variables):
     command = [sys.executable, "-m", "pytest", *options, *words, *map(str, files)]
     done = subprocess.run(command, cwd=HERE.parents[1], env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-2000:]
+    assert "skipped" not in done.stdout
 
 
-@pytest.mark.parametrize("files", HALVES, ids=lambda files: "-".join(file.stem.removeprefix("interpreted_") for file in files))
-def test_kernels_under_tritons_interpreter(files):
-    run_alone(files, "-m", "not slow", TRITON_INTERPRET="1")
+@pytest.mark.parametrize("half", HALVES)
+def test_kernels_under_tritons_interpreter(half):
+    run_alone(HALVES[half], "-m", "not slow", TRITON_INTERPRET="1")
 
 
 @pytest.mark.slow
