@@ -25,9 +25,7 @@ def test_values_and_gradients(shape, limited):
     assert not trial.wrong()
 
 
-@pytest.mark.parametrize(
-    ("shape", "rows"), [pytest.param((2, 1, 70, 9, 2, 3), 64, marks=pytest.mark.slow), ((3, 1, 5, 9, 2, 3), 2 * 16)]
-)
+@pytest.mark.parametrize(("shape", "rows"), [((2, 1, 70, 9, 2, 3), 64), ((3, 1, 5, 9, 2, 3), 2 * 16)])
 def test_in_chunks_of_rows_and_of_sequences(shape, rows, monkeypatch):
     """One of two tiles of queries at a time; two of three sequences."""
     monkeypatch.setattr(additive_plan, "WORKSPACE", 4 * rows * 64)
@@ -36,7 +34,6 @@ def test_in_chunks_of_rows_and_of_sequences(shape, rows, monkeypatch):
     assert not trial.wrong()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("reach", REACHES)
 def test_saturation(reach):
     assert not saturate(Trial((2, 1, 5, 7, 6, 3)), reach).wrong(1e-4)  # float32 itself has 1e-5 of 90 - 89.99
@@ -49,7 +46,6 @@ def test_the_highest_score_may_come_last():
     assert not trial.wrong()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("given", [0, 1, 2])
 def test_one_limit_alone(given):
     trial = Trial((2, 1, 5, 9, 2, 3), limited=True)
@@ -57,7 +53,6 @@ def test_one_limit_alone(given):
     assert not trial.wrong()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("key", [0, 63, 64, 69])
 def test_a_range_of_one_key(key):
     """At the edges of tiles of 64."""
@@ -68,7 +63,6 @@ def test_a_range_of_one_key(key):
     assert not trial.wrong(1e-4)  # gradients of nothing but the value are 0
 
 
-@pytest.mark.slow
 def test_ranges_of_one_head_are_those_of_all():
     trial = Trial((1, 3, 5, 9, 2, 3), limited=True)
     trial.limits = None, trial.limits[1][:, :1], trial.limits[2][:, :1]
@@ -91,7 +85,6 @@ def test_of_nothing_comes_nothing(shape):
     assert all(one.eq(0).all() for one in found.values())
 
 
-@pytest.mark.slow
 def test_inputs_may_lie_in_memory_as_they_like():
     trial = Trial((1, 2, 5, 9, 4, 3))
     before = trial.results(additive_attention)

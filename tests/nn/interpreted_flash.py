@@ -44,12 +44,11 @@ def test_windows_and_centres(wide):
     check_soft(Trial((2, 1, 40, 33, 19, 21)), centred=True, hides=True, window=(1, 4))
 
 
-@pytest.mark.slow
 def test_windows_of_all_heads_together():
     check_soft(Trial(ODD), window=(1, 4))
 
 
-@pytest.mark.parametrize("options", [pytest.param({}, marks=pytest.mark.slow), {"hides": True, "window": (1, 4)}])
+@pytest.mark.parametrize("options", [{}, {"hides": True, "window": (1, 4)}])
 def test_hard(options, wide):
     check_hard(Trial(ODD), **options)
 
@@ -75,7 +74,6 @@ def test_what_is_hidden_reaches_nothing(wide):
     assert all(torch.equal(x, y) for x, y in zip(*outputs, strict=True))
 
 
-@pytest.mark.slow
 def test_only_the_logarithm_of_the_sum_is_used():
     """Then the centre and the values get no gradient, and nothing else is written to."""
     trial, centre = Trial(ODD), Trial(ODD).centre().requires_grad_()
