@@ -7,6 +7,8 @@ PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal
 # every shape in a signature is checked: four times slower, so it is done where each part runs once, and in test-slow
 SHAPES := --jaxtyping-packages=regard.data,regard.nn,regard.models,regard.decoding,regard.training,regard.evaluation,regard.run,regard.insight,regard.lab,beartype.beartype
 
+unexport PYTHONDONTWRITEBYTECODE  # dozens of processes import the tests: they are compiled once
+
 .PHONY: install demo test test-shuffled test-slow test-gpu check bench clean
 
 install: $(STAMP)

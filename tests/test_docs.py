@@ -41,6 +41,7 @@ def warm(tmp_path_factory):
     server = subprocess.Popen([sys.executable, script, "serve", door], env=environment, start_new_session=True)
     (folder / "regard").write_text(f'#!/bin/sh\nexec "{sys.executable}" -SE "{script}" call "{door}" "$@"\n')
     (folder / "regard").chmod(0o755)
+    (folder / "torchrun").symlink_to(Path(__file__).with_name("warm_torchrun.sh"))
     while not door.exists():
         assert server.poll() is None
         time.sleep(0.1)

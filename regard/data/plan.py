@@ -92,10 +92,10 @@ class BatchPlan:
         """The rows of a shard: every n-th of those that are not left out."""
         width: type[np.signedinteger] = np.int32 if len(self.lengths[0]) < 1 << 31 else np.int64
         rows: npt.NDArray[Any] = np.arange(number, self.count, self.shards, width)
-        behind = np.searchsorted(rows, self.left_out - np.arange(len(self.left_out)))  # the first row behind each of them
-        shift = np.zeros(len(rows) + 1, rows.dtype)
-        np.add.at(shift, behind, 1)
-        rows += np.cumsum(shift, out=shift)[:-1]
+        kept_before = (self.left_out - np.arange(len(self.left_out))).astype(width)
+        behind = np.searchsorted(rows, kept_before)  # the first row behind each that is left out
+        for left, (begin, end) in enumerate(pairwise([*behind.tolist(), len(rows)]), 1):
+            rows[begin:end] += left
         return rows
 
     def epoch(self, number: int, shard: int = 0) -> Epoch:
@@ -136,9 +136,9 @@ def left_out(rows: npt.NDArray[Any], count: int) -> Integers:
 
 
 def narrow(lengths: npt.NDArray[Any]) -> Small:
-    """Lengths with END, in half as many bytes where these are enough."""
-    few = lengths.max(initial=0) < (1 << 15) - 1
-    return (lengths + 1).astype(np.int16) if few else (lengths + 1).astype(np.int32)
+    """These lengths, which nobody else holds, with END; in two bytes where two are enough."""
+    lengths += 1
+    return lengths.astype(np.int16) if lengths.max(initial=0) < 1 << 15 else lengths.astype(np.int32)
 
 
 def lay_out(sources: Small, targets: Small, budget: int, band: int) -> tuple[Small, Small, Integers, Integers]:

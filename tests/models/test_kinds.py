@@ -11,9 +11,12 @@ from regard.data.batching import reading
 from regard.decoding.beam import beam_search
 from regard.nn.state import repeat_rows
 
-pytestmark = pytest.mark.parametrize("name", KINDS)
+ALL = pytest.mark.parametrize("name", KINDS)
+# searches take long, and a kind that steps as it is taught to is searched as every other
+SOME = [name if number % 4 == 0 else pytest.param(name, marks=pytest.mark.slow) for number, name in enumerate(KINDS)]
 
 
+@ALL
 def test_stepping_equals_teacher_forcing(name):
     model = small(KINDS[name])
     logits, weights = stepped(model, SOURCE, LENGTHS, TARGET)
@@ -24,6 +27,7 @@ def test_stepping_equals_teacher_forcing(name):
         torch.testing.assert_close(forced, weights, rtol=1e-4, atol=1e-5)
 
 
+@ALL
 def test_the_future_does_not_reach_the_past(name):
     model, changed = small(KINDS[name]), TARGET.clone()
     changed[:, 3:] = changed[:, 3:] % 5 + 4
@@ -32,6 +36,7 @@ def test_the_future_does_not_reach_the_past(name):
     assert not torch.allclose(before[:, 3:], after[:, 3:])
 
 
+@ALL
 def test_padding_reaches_nothing(name):
     model = small(KINDS[name])
     together = model(reading(SOURCE, LENGTHS), TARGET)
@@ -42,6 +47,7 @@ def test_padding_reaches_nothing(name):
         torch.testing.assert_close(alone, together[row : row + 1], rtol=1e-4, atol=1e-5)
 
 
+@ALL
 def test_the_source_reaches_every_step(name):
     """Changed at its first word, it changes every row's first step: no model forgets to look."""
     model, changed = small(KINDS[name]), SOURCE.clone()
@@ -50,6 +56,7 @@ def test_the_source_reaches_every_step(name):
     assert not any(torch.allclose(one, other, atol=1e-6) for one, other in zip(before[:, 0], after[:, 0], strict=True))
 
 
+@ALL
 def test_weights_are_a_distribution_over_the_source(name):
     model = small(KINDS[name])
     if not model.decoder.has_attention:
@@ -61,6 +68,7 @@ def test_weights_are_a_distribution_over_the_source(name):
     assert weights[2, ..., 1:].eq(0).all()
 
 
+@ALL
 def test_every_parameter_learns(name):
     model = small(KINDS[name]).train()
     model(reading(SOURCE, LENGTHS), TARGET).square().sum().backward()
@@ -68,6 +76,7 @@ def test_every_parameter_learns(name):
     assert not idle
 
 
+@ALL
 def test_hypotheses_of_one_sentence_share_its_memory(name):
     model, tokens = small(KINDS[name]), torch.tensor([4, 5, 6, 7, 8, 4])
     step, state = model.start(model.encode(reading(SOURCE, LENGTHS)))
@@ -80,6 +89,7 @@ def test_hypotheses_of_one_sentence_share_its_memory(name):
         state, other_state = one.state, two.state
 
 
+@pytest.mark.parametrize("name", SOME)
 @torch.no_grad()
 def test_a_sentence_decodes_alike_alone_and_in_any_order(name):
     model = small(KINDS[name], scale=2.0)
@@ -98,6 +108,7 @@ def search(model, source, lengths):
     return [best[0] for best in found]
 
 
+@ALL
 @pytest.mark.gpu
 def test_a_gpu_computes_what_a_cpu_computes(name):
     """Values and gradients in float32, through every kernel that applies; sums in another order."""

@@ -34,7 +34,6 @@ def test_in_chunks_of_rows_and_of_sequences(shape, rows, monkeypatch):
     assert not trial.wrong()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("reach", REACHES)
 def test_saturation(reach):
     assert not saturate(Trial((2, 1, 5, 7, 6, 3)), reach).wrong(1e-4)  # float32 itself has 1e-5 of 90 - 89.99
@@ -47,7 +46,6 @@ def test_the_highest_score_may_come_last():
     assert not trial.wrong()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("given", [0, 1, 2])
 def test_one_limit_alone(given):
     trial = Trial((2, 1, 5, 9, 2, 3), limited=True)
@@ -55,7 +53,6 @@ def test_one_limit_alone(given):
     assert not trial.wrong()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("key", [0, 63, 64, 69])
 def test_a_range_of_one_key(key):
     """At the edges of tiles of 64."""
@@ -88,7 +85,6 @@ def test_of_nothing_comes_nothing(shape):
     assert all(one.eq(0).all() for one in found.values())
 
 
-@pytest.mark.slow
 def test_inputs_may_lie_in_memory_as_they_like():
     trial = Trial((1, 2, 5, 9, 4, 3))
     before = trial.results(additive_attention)

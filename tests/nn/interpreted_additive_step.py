@@ -35,6 +35,7 @@ def test_a_look_is_the_formula(shape, masked, tile, monkeypatch):
     assert Trial(shape, masked=masked, penalty=masked).distance() < 1e-5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wanted", [(), (0,), (1,), (2,)])
 def test_some_of_the_gradients(wanted):
     assert Trial((3, 2, 5, 7, 9, 2)).distance(wanted) < 1e-5
@@ -87,6 +88,7 @@ def test_a_fused_step_is_the_cells_update(name):
     assert Step(name, 3, 5).distance() < 1e-6
 
 
+@pytest.mark.slow
 def test_units_of_several_programs(monkeypatch):
     monkeypatch.setattr("regard.nn.kernels.recurrent.gates.UNITS", 16)
     assert Step("lstm_peephole", 2, 37).distance() < 1e-6

@@ -44,12 +44,11 @@ def test_windows_and_centres(wide):
     check_soft(Trial((2, 1, 40, 33, 19, 21)), centred=True, hides=True, window=(1, 4))
 
 
-@pytest.mark.slow
 def test_windows_of_all_heads_together():
     check_soft(Trial(ODD), window=(1, 4))
 
 
-@pytest.mark.parametrize("options", [pytest.param({}, marks=pytest.mark.slow), {"hides": True, "window": (1, 4)}])
+@pytest.mark.parametrize("options", [{}, {"hides": True, "window": (1, 4)}])
 def test_hard(options, wide):
     check_hard(Trial(ODD), **options)
 

@@ -35,7 +35,7 @@ def test_odd_shapes(name, shape):
     assert not far(trial.results("persistent"), trial.results("loop"))
 
 
-@pytest.mark.parametrize("ragged_and_masked", [False, True])
+@pytest.mark.parametrize("ragged_and_masked", [pytest.param(False, marks=pytest.mark.slow), True])
 @pytest.mark.parametrize("kind", [OneProduct, TwoProducts])
 def test_a_users_own_cell(kind, ragged_and_masked):
     trial = Trial(kind(3, 5), 4, 5, ragged_and_masked, ragged_and_masked)

@@ -2,9 +2,6 @@
 
 import itertools
 import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 import torch
@@ -146,7 +143,7 @@ def test_every_path_that_applies_equals_the_plain_one(score, scope):
         assert ("library" in paths) == (isinstance(task.pair, Dot) and scope != "local_p")
 
 
-@pytest.mark.skipif(not INTERPRETED, reason="runs in the process that the test below starts")
+@pytest.mark.skipif(not INTERPRETED, reason="runs in a process that test_interpreted.py starts")
 @pytest.mark.parametrize(("score", "scope"), list(itertools.product(("general", "additive"), DIFFERENT)))
 def test_every_kernel_equals_the_plain_path(score, scope):
     paths, _ = compared(score, scope, 2, None, VISIBLE[1::2])
@@ -155,7 +152,7 @@ def test_every_kernel_equals_the_plain_path(score, scope):
     assert set(paths) - {"library"} == expected[score]
 
 
-@pytest.mark.skipif(not INTERPRETED, reason="runs in the process that the test below starts")
+@pytest.mark.skipif(not INTERPRETED, reason="runs in a process that test_interpreted.py starts")
 @pytest.mark.parametrize("scope", [scope for scope in DIFFERENT if scope != "local_p"])
 def test_every_kernel_equals_the_plain_path_where_one_key_is_picked(scope):
     paths, task = compared("general", scope, 2, None, VISIBLE[1::2], "hard")
@@ -173,14 +170,3 @@ def test_weights_are_made_only_when_asked_for(selection, monkeypatch):
     for look in (False, True):
         attention(query, keys, return_weights=look)
     assert asked == [False, True]
-
-
-@pytest.mark.skipif(INTERPRETED, reason="it starts the process")
-def test_every_kernel_equals_the_plain_path_under_the_interpreter():
-    """Triton reads TRITON_INTERPRET when it is imported, so the test above runs in a process of its own."""
-    pytest.importorskip("triton")
-    options = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-o", "addopts=", "-W", "ignore"]  # no shapes inside kernels
-    command = [sys.executable, "-m", "pytest", *options, __file__, "-k", "test_every_kernel_equals_the_plain"]
-    environment = os.environ | {"TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": ""}
-    done = subprocess.run(command, cwd=Path(__file__).parents[2], env=environment, capture_output=True, text=True, check=False)
-    assert f"{3 * len(DIFFERENT) - 1} passed" in done.stdout, done.stdout[-3000:] + done.stderr[-3000:]

@@ -20,6 +20,7 @@ def losses(directory):
     return [row["loss"] for row in rows if "loss" in row], [row["valid_loss"] for row in rows if "valid_loss" in row]
 
 
+@pytest.mark.slow  # test_two_ranks.py compares gradients of one rank and two
 def test_two_ranks_and_one_rank_give_the_same_losses(tmp_path, monkeypatch):
     monkeypatch.setitem(CORPORA, "latin", LATIN)  # as other processes know it
     recipe = tmp_path / "small.yaml"
