@@ -148,9 +148,10 @@ def trained(values: dict[str, Any], files: dict[str, Any], test: Rows, score: st
 
 
 def near_the_end(seen: list[tuple[float, float]]) -> float:
-    """When the first validation was within a tenth of the best. A rank is a score, or an error below 0."""
-    best = max(rank for _, rank in seen)
-    return next(seconds for seconds, rank in seen if rank >= (0.9 if best > 0 else 1.1) * best)
+    """When the first validation was within a tenth of the best. An error rate, whose rank is below 0, counts as what it leaves
+    of 100."""
+    scores = [rank if rank > 0 else 100 + rank for _, rank in seen]
+    return next(seconds for (seconds, _), score in zip(seen, scores, strict=True) if score >= 0.9 * max(scores))
 
 
 def tried(job: tuple[str, str, dict[str, Any], int | None, int | None]) -> dict[str, Any]:
