@@ -171,7 +171,7 @@ class HuggingFaceFile(TokenizerFile):
     def decoders(self) -> dict[str, Any]:
         """By type; a sequence has several."""
         decoder = self.written.get("decoder") or {}
-        return {one.get("type"): one for one in decoder.get("decoders", [decoder])}
+        return {one["type"]: one for one in decoder.get("decoders", [decoder]) if "type" in one}
 
     @cached_property
     def their_unknown(self) -> int | None:
