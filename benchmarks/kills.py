@@ -61,11 +61,13 @@ def wait_for_a_save(child: int, directory: Path, chance: random.Random) -> int |
     return status
 
 
-def wait_a_while(child: int, chance: random.Random) -> int | None:
-    end = time.monotonic() + chance.uniform(0.0, 1.2)
-    while time.monotonic() < end:
+def wait_a_while(child: int, directory: Path, chance: random.Random) -> int | None:
+    """At most until it has saved twice, so that a fast machine leaves as much to kill as a slow one."""
+    end, saved = time.monotonic() + chance.uniform(0.0, 1.2), set[str]()
+    while time.monotonic() < end and len(saved) < 3:  # the first is that of the life before
         if (status := ended(child)) is not None:
             return status
+        saved.add(max((path.name for path in (directory / "checkpoints").glob("step-*")), default=""))
         time.sleep(0.002)
     return ended(child)
 
@@ -85,7 +87,7 @@ def torment(recipe: Recipe, directory: Path, kills: int, chance: random.Random) 
             counts["failed_restarts"] += os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) != 0
             return counts
         saving = counts["kills"] % 2 == 0
-        status = wait_for_a_save(child, directory, chance) if saving else wait_a_while(child, chance)
+        status = wait_for_a_save(child, directory, chance) if saving else wait_a_while(child, directory, chance)
         if status is not None:
             counts["failed_restarts"] += status != 0
             return counts
