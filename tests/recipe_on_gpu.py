@@ -85,7 +85,8 @@ def through(name: str, precision: str, data: Path, run: Path) -> None:
     assert answers.count("\n") == len(LINES)
     assert answers.splitlines()[1] == ""
     if outline(name).decoder.has_attention:
-        assert regard("look", run, LINES[0], "--html", run / "look.html").count("\n") > 2
+        given = [] if answers.splitlines()[0] else ["--target", "the slave works ."]  # after 30 updates some write nothing
+        assert regard("look", run, LINES[0], *given, "--html", run / "look.html").count("\n") > 2
         assert LINES[0].split()[0] in (run / "look.html").read_text(encoding="utf-8")
     regard("train", "--run", run, "--resume", "training.updates=40", "training.validate_every=10")
     check_training(run, 40)
