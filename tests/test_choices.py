@@ -88,6 +88,10 @@ CASES = {
     "BLEU for sentences": (sentences, 300, lambda it: it.values["training"]["validate_by"] == "bleu"),
     "WER for symbols": (spelling, 300, lambda it: it.values["training"]["validate_by"] == "wer"),
     "CER for words": (stems, 300, lambda it: it.values["training"]["validate_by"] == "cer"),
+    "chrF for short code": (
+        lambda chance: (one := sentence(chance), f"sum({one.replace(' ', '.')}) + 7"), 300,
+        lambda it: it.values["training"]["validate_by"] == "chrf",
+    ),
     "small batches for few rows": (spelling, 300, lambda it: it.values["data"]["batch_tokens"] == 256),
     "a larger model for more rows": (stems, 3200, lambda it: it.values["model"]["encoder"]["hidden_size"] == 256),
     "a small model for few rows": (stems, 2900, lambda it: it.values["model"]["encoder"]["hidden_size"] == 128),

@@ -217,7 +217,7 @@ def test_on_step_ends_the_training_and_the_last_weights_are_validated(tmp_path):
         )
     assert [step for step, _ in told] == [4, 6]
     assert "a callback ends the training at step 6" in heard.getvalue()
-    assert "brought nothing better" not in heard.getvalue()
+    assert "validations brought" not in heard.getvalue()
 
 
 def test_what_a_callback_ended_goes_on_to_the_same_end(typed, tmp_path):

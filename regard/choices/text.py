@@ -111,6 +111,6 @@ def metric(case: Case) -> Values:
         }
     if case.unit("target") == "words":
         return {"training.validate_by": "wer"}
-    if case.unit("target") == "characters" or target.words.mean < 4:
+    if case.unit("target") == "characters" or target.characters.mean < 12:
         return {"training.validate_by": "cer"}
-    return {"training.validate_by": "bleu"}
+    return {"training.validate_by": "bleu" if target.words.mean >= 4 else "chrf"}

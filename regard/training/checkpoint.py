@@ -53,14 +53,19 @@ class Progress:
     window_tokens: int = 0
     best: list[Best] = field(default_factory=list)  # best first
     waited: int = 0  # validations since the best one
+    lowest: float | None = None  # loss of all validations
+    risen: int = 0  # validations since it
     peak: float = 1.0  # share of the learning rate that plateaus have left
     journal: int = 0  # bytes
     finished: bool = False
 
     def out_of_patience(self, patience: int | None, perfect: float) -> bool:
-        """Whether so many validations have waited for a better one; `perfect` is the score that nothing beats, but its loss."""
+        """Whether so many validations brought neither a better score nor a lower loss: an error rate can be lowest before
+        anything is learned, for empty outputs. `perfect` is the score that nothing beats."""
+        if patience is None:
+            return False
         reached = bool(self.best) and self.best[0].score == perfect
-        return patience is not None and self.waited >= (min(AFTER_PERFECT, patience) if reached else patience)
+        return self.waited >= min(AFTER_PERFECT, patience) if reached else min(self.waited, self.risen) >= patience
 
 
 class Checkpoints:

@@ -115,10 +115,12 @@ class Display:
         self.say(f"step 1/{self.updates}  loss {loss:.3f}")
 
     def stopped(self, step: int, best: int, waited: int, perfect: bool) -> None:
-        why = " whose score nothing can beat" if perfect else ""
-        self.say(
-            f"stopped at step {step}: {waited} validations brought nothing better than step {best}{why} (training.patience)"
+        why = (
+            "nothing better than step {}, whose score nothing can beat"
+            if perfect
+            else "no better score than step {}, and no lower loss"
         )
+        self.say(f"stopped at step {step}: {waited} validations brought {why.format(best)} (training.patience)")
 
     def record(self, step: int, scalars: dict[str, float]) -> None:
         if self.writer is not None:

@@ -247,6 +247,8 @@ class Trainer:
         found = Best(self.rank(scores), progress.step, scores["loss"])
         best = found.beats(progress.best)
         progress.waited = 0 if best else progress.waited + 1
+        lower = progress.lowest is None or scores["loss"] < progress.lowest
+        progress.lowest, progress.risen = (scores["loss"], 0) if lower else (progress.lowest, progress.risen + 1)
         if SCHEDULES[self.training.schedule].halves and progress.waited and progress.waited % 2 == 0:
             progress.peak /= 2
         ranking = sorted([*progress.best, found], key=lambda one: one.rank, reverse=True)  # of equals, the first stays first

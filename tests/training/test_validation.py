@@ -92,6 +92,14 @@ def test_a_tie_with_a_lower_loss_is_no_reason_to_lose_patience(scripted, tmp_pat
     assert (falling.step, falling.waited, falling.finished) == (4, 2, True)  # an equal loss is no improvement
 
 
+def test_a_lower_loss_with_a_worse_score_is_no_reason_to_lose_patience(scripted, tmp_path):
+    """An error rate is lowest for empty outputs, before anything is learned."""
+    changes = ("training.average=1", "training.patience=2")
+    assert scripted([9.0] + [1.0] * 5, [5.0, 4.0, 3.0, 2.0, 1.0, 0.5], *changes).step == 6
+    rising = scripted([9.0] + [1.0] * 5, [5.0, 4.0, 5.0, 5.0, 5.0, 5.0], *changes, directory=tmp_path / "other")
+    assert (rising.step, rising.waited, rising.risen, rising.lowest, rising.finished) == (4, 3, 2, 4.0, True)
+
+
 def test_the_best_few_are_those_of_the_lowest_loss(scripted):
     found = scripted([0.0] * 5, [3.0, 1.0, 2.0, 4.0, 0.5], "training.average=2")
     assert [one.step for one in found.best] == [2, 3]
