@@ -201,6 +201,14 @@ def test_overlap_by_hand(tmp_path):
     assert found.longest_ratio["words"] == pytest.approx(5 / 4)
 
 
+@pytest.mark.parametrize(("rows", "cut"), [(1200, True), (999, False)])
+def test_one_row_in_a_thousand_sets_no_limit(rows, cut, tmp_path):
+    """It may be no pair at all, and outputs that go astray would be written to its length."""
+    values = chosen(tmp_path, [*drawn(rows - 1, stems), ("a", "b" * 999)]).values
+    assert (values["decoding"]["max_ratio"] < 10) is cut
+    assert values["decoding"]["max_length"] > 999
+
+
 def test_what_the_user_says_of_the_data_counts(tmp_path):
     path = tmp_path / "rows.jsonl"
     path.write_text("".join(json.dumps({"la": f"rex {row}", "en": f"king {row}"}) + "\n" for row in range(40)))
