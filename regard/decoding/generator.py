@@ -24,6 +24,8 @@ from regard.errors import UserError, refuse
 from regard.insight.look import Look
 from regard.recipe import Decoding
 
+OUTPUT_TOKENS = 32  # that an output may have for each token that a batch counts
+
 
 class TrainedGenerator(TeacherForced):
     """generate, search, sample; score, align, look.
@@ -108,7 +110,7 @@ class TrainedGenerator(TeacherForced):
         problems |= self.problems(tokens)
         results: list[list[Hypothesis] | None] = [None if row in problems else [] for row in range(len(lines))]
         readable = [row for row in range(len(lines)) if len(tokens[row]) and row not in problems]
-        for rows in batches([len(row) for row in tokens], settings.batch_tokens // settings.beam, readable):
+        for rows in batches(self.sizes(tokens, settings), settings.batch_tokens // settings.beam, readable):
             copies = self.copies([offers[row] for row in rows])
             tells = None if on_step is None else [self.tell(on_step, row, offers[row]) for row in rows]
             found = self.search_batch([tokens[row] for row in rows], settings, copies, sampling, tells)
@@ -116,6 +118,12 @@ class TrainedGenerator(TeacherForced):
                 results[row] = [self.read(one, offers[row].extra) for one in each]
         cut = [row for row, found in enumerate(results) if found and found[0].cut]
         return Answers(results, problems, {row: self.limit_met(tokens[row], settings) for row in cut})
+
+    def sizes(self, tokens: Sequence[Any], settings: Decoding) -> list[int]:
+        """What each row counts in a batch: its source, or an output that may be far longer, which steps remember whole."""
+        lengths = torch.tensor([len(row) for row in tokens], dtype=torch.long)
+        longest = max_lengths(lengths + 1, settings, self.model.limits)
+        return lengths.maximum(longest // OUTPUT_TOKENS).tolist()
 
     def limit_met(self, source: Any, settings: Decoding) -> str:
         """The key whose limit an output for this source meets."""
