@@ -109,18 +109,7 @@ def grid(chosen: dict[str, Any], number: int) -> Iterator[tuple[str, dict[str, A
         words = {**CUTS[cut], **KINDS[kind]}
         data = {key: value for key, value in chosen["data"].items() if key != "fields" or cut == "as chosen"}
         model = {key: value for key, value in chosen["model"].items() if key != "share_embeddings"}
-        yield f"{cut}, {kind}", with_keys({**chosen, "data": data, "model": model}, words)
-
-
-def with_keys(values: dict[str, Any], words: dict[str, Any]) -> dict[str, Any]:
-    found = json.loads(json.dumps(values))
-    for key, value in words.items():
-        *path, last = key.split(".")
-        section = found
-        for part in path:
-            section = section.setdefault(part, {})
-        section[last] = value
-    return override(found, [])
+        yield f"{cut}, {kind}", override({**chosen, "data": data, "model": model}, words)
 
 
 def trained(values: dict[str, Any], files: dict[str, Any], test: Rows, score: str, folder: Path) -> dict[str, Any]:

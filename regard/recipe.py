@@ -178,6 +178,7 @@ class Decoding(Section):
     max_length: Size = 256
     max_ratio: Annotated[float, Field(gt=0, le=1000)] = 3.0  # an output ends after max_ratio * source + 10 tokens at the latest
     batch_tokens: Tokens = 4096
+    replace_unknown: bool = False  # unknown words of outputs by the source words that were looked at for them
 
 
 # As they were written -> the SHA-256 of a file, null of a module

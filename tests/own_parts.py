@@ -8,7 +8,7 @@ from regard import imports
 # every table that ARCHITECTURE.md says to add a line to, by where it stands
 TABLES = {
     "CELLS": "regard.nn.recurrent.cells",
-    "CONNECTIONS": "regard.nn.recurrent.layers",
+    "CONNECTIONS": "regard.nn.recurrent.connections",
     "SCORES": "regard.nn.attention.scores",
     "SCOPES": "regard.nn.attention.scopes",
     "SELECTIONS": "regard.nn.attention.selections",

@@ -63,10 +63,4 @@ def as_recipe(chosen: Values, found: Survey) -> dict[str, Any]:
     values = read_values(BASE)
     values["about"] = f"Chosen from the data: {found.rows:,} rows"
     values["training"].pop("label_smoothing", None)
-    for key, value in chosen.items():
-        *path, last = key.split(".")
-        section = values
-        for part in path:
-            section = section.setdefault(part, {})
-        section[last] = value
-    return override(values, [])
+    return override(values, chosen)

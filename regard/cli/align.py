@@ -30,6 +30,9 @@ def align(
     head: Annotated[int | None, typer.Option(min=-1, help="Read this head of the attention; -1: the mean of all.")] = None,
     shift: Annotated[int | None, typer.Option(min=0, max=1, help="1: read the step after a word's own.")] = None,
     best: Annotated[bool, typer.Option("--choose", help="Find the best head and shift on --gold; store them.")] = False,
+    dictionary: Annotated[
+        Path | None, typer.Option(help="Write the words most often linked here, for `regard generate --dictionary`.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="The rates as one JSON object.")] = False,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
 ) -> None:
@@ -37,6 +40,7 @@ def align(
 
     Error rates go to standard error. Where there are no spaces between words, tokens are counted instead.
     """
+    from regard.data.dictionary import learn_dictionary, write_dictionary
     from regard.data.spool import spooled
     from regard.decoding.directions import Directions
     from regard.decoding.reading import change_reading
@@ -60,7 +64,11 @@ def align(
     directions = Directions(models[0][1], models[1][1] if reverse else None, join, words=gold is not None)
     for side in (name for name, apart in zip(("source", "target"), directions.tokens, strict=True) if apart):
         typer.echo(f"note: the {side} has no spaces between words: its tokens are counted", err=True)
+    if dictionary is not None and any(directions.tokens):
+        raise UserError("--dictionary is of words, and this text has no spaces between them")
     links = write_links(directions, pairs)
+    if dictionary is not None:
+        write_dictionary(dictionary, learn_dictionary(pairs, [*links.values()][-1]))
     if truth is not None:
         show({name: alignment_error_rate(found, truth) for name, found in links.items()}, as_json)
     failures.leave(bool(problems))

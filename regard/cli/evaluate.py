@@ -27,6 +27,17 @@ class TestSet(NamedTuple):
     inputs: "Inputs"
 
 
+class Wanted(NamedTuple):
+    """What is to be told and written of each test set."""
+
+    metrics: list[str]  # none: the usual ones
+    beam: int | None
+    lengths: bool
+    same_source: bool
+    output: Path | None
+    worst: Path | None
+
+
 class Result(NamedTuple):
     """What is told of a test set."""
 
@@ -71,56 +82,20 @@ def evaluate(
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
 ) -> None:
     """Score a model on test sets, with 95 % intervals: BLEU, chrF, exact match, error rates, perplexity, accuracy."""
-    from regard.cli.generate import given as chosen
-    from regard.cli.generate import one_line
-    from regard.data.jsonl import json_line
-    from regard.data.spool import spooled
-    from regard.decoding.load import load
-    from regard.errors import UserError
-    from regard.evaluation.evaluate import by_length
-    from regard.evaluation.evaluate import evaluate as measure
-    from regard.judged import Judged, decides, test_sets
-    from regard.recipe import Pairs, parse
+    from regard.judged import decides
 
-    columns = named(column)
-    given = {"source": source, "target": target, "pairs": pairs, "alignment": alignment, **column_files(columns, pairs)}
-    given |= {f"reference-{at}": path for at, path in enumerate(reference or ())}
-    named_sets = {name for name, path in given.items() if path is not None and name != "alignment" and "reference-" not in name}
-    for option, path in (("--alignment", alignment), ("--reference", reference)):
-        if path and not named_sets:
-            raise UserError(f"{option} goes with --source and --target; the recipe's test sets name their own files")
-    own: AbstractContextManager[Judged] = nullcontext(Judged({})) if named_sets else test_sets(run)
-    with own as judged, spooled(given) as (files, _):
-        trained = load(run, device)
-        written = {"--beam": beam is not None, "--by-length": lengths, "--reference": reference, "--same-source": same_source}
-        refuse(run, trained, written, {"--output": output, "--worst": worst})
-        usual = {name: str(path) for name, path in files.items() if name in Pairs.model_fields}
-        sets = judged.sets or {"test": parse(Pairs, {**usual, **as_section(columns, files)})}
-        more = [path for name, path in files.items() if name.startswith("reference-")]
-        tests = {name: read_set(one, trained, more, same_source) for name, one in sets.items()}
-    if judged.note:
-        typer.echo(f"note: {judged.note}", err=True)
+    files = {"source": source, "target": target, "pairs": pairs, "alignment": alignment}
+    wanted = Wanted(metric or [], beam, lengths, same_source, output, worst)
+    trained, tests = read_sets(run, device, files, named(column), reference or [], wanted)
     results, failed, by = dict[str, Any](), False, decides(run)
     for name, test in tests.items():
         failed = tell_long(name, trained, test) or failed
-        asked = metric or with_deciding(trained, test, by)
-        settings = trained.settings(**chosen(beam=beam))
-        scores, outputs = measure(trained, test.rows, test.gold, settings, test.further, same_source, asked)
-        if not outputs and (lengths or output or worst):
-            raise UserError(
-                f"--by-length, --output and --worst need outputs, and {', '.join(asked)} judges none: add --metric exact"
-            )
-        result = Result(test, scores, by_length(test.inputs, outputs) if lengths else [], outputs)
+        result = judge(trained, test, wanted, by)
         results[name] = as_values(result, lengths, same_source)
         if output is not None:
-            line = (
-                (lambda text: json_line({"output": text}))
-                if output.suffix == ".jsonl"
-                else (lambda text: f"{one_line(text)}\n")
-            )
-            of_set(output, name, sets).write_text("".join(map(line, outputs)), encoding="utf-8")
+            write_outputs(of_set(output, name, tests), result.outputs, output.suffix == ".jsonl")
         if worst is not None:
-            write_worst(of_set(worst, name, sets), result, by, number)
+            write_worst(of_set(worst, name, tests), result, by, number)
         if not as_json:
             show(name, result, "pairs" if "outputs" in trained.gives else "rows", same_source)
     if as_json:
@@ -128,14 +103,60 @@ def evaluate(
     failures.leave(failed)
 
 
-def refuse(run: Path, trained: "Trained", written: dict[str, Any], files: dict[str, Path | None]) -> None:
+def read_sets(
+    run: Path, device: str, paths: dict[str, Path | None], columns: dict[str, str], references: Sequence[Path], wanted: Wanted
+) -> tuple["Trained", dict[str, TestSet]]:
+    """The model, and what it is judged on: the files that were named, or what its recipe names."""
+    from regard.data.spool import spooled
+    from regard.decoding.load import load
+    from regard.errors import UserError
+    from regard.judged import Judged, test_sets
+    from regard.recipe import Pairs, parse
+
+    given = {**paths, **column_files(columns, paths["pairs"])}
+    has_files = any(path is not None for name, path in given.items() if name != "alignment")
+    for option, path in (("--alignment", paths["alignment"]), ("--reference", references)):
+        if path and not has_files:
+            raise UserError(f"{option} goes with --source and --target; the recipe's test sets name their own files")
+    given |= {f"reference-{at}": path for at, path in enumerate(references)}
+    own: AbstractContextManager[Judged] = nullcontext(Judged({})) if has_files else test_sets(run)
+    with own as judged, spooled(given) as (files, _):
+        trained = load(run, device)
+        refuse(run, trained, wanted, bool(references))
+        usual = {name: str(path) for name, path in files.items() if name in Pairs.model_fields}
+        sets = judged.sets or {"test": parse(Pairs, {**usual, **as_section(columns, files)})}
+        more = [path for name, path in files.items() if name.startswith("reference-")]
+        tests = {name: read_set(one, trained, more, wanted.same_source) for name, one in sets.items()}
+    if judged.note:
+        typer.echo(f"note: {judged.note}", err=True)
+    return trained, tests
+
+
+def judge(trained: "Trained", test: TestSet, wanted: Wanted, by: str | None) -> Result:
+    """All scores of one test set."""
+    from regard.cli.generate import given
+    from regard.errors import UserError
+    from regard.evaluation.evaluate import by_length, evaluate
+
+    names = wanted.metrics or with_deciding(trained, test, by)
+    settings = trained.settings(**given(beam=wanted.beam))
+    scores, outputs = evaluate(trained, test.rows, test.gold, settings, test.further, wanted.same_source, names)
+    if not outputs and (wanted.lengths or wanted.output or wanted.worst):
+        raise UserError(
+            f"--by-length, --output and --worst need outputs, and {', '.join(names)} judges none: add --metric exact"
+        )
+    return Result(test, scores, by_length(test.inputs, outputs) if wanted.lengths else [], outputs)
+
+
+def refuse(run: Path, trained: "Trained", wanted: Wanted, references: bool) -> None:
     """Options that mean nothing to a model of this shape."""
     from regard.errors import UserError
 
-    for option, given in written.items():
+    written = {"--beam": wanted.beam is not None, "--by-length": wanted.lengths, "--reference": references}
+    for option, given in {**written, "--same-source": wanted.same_source}.items():
         if given and "outputs" not in trained.gives:
             raise UserError(f"{run}: {option} is for models that write outputs, and this one {trained.does}: leave it out")
-    for option, path in files.items():
+    for option, path in {"--output": wanted.output, "--worst": wanted.worst}.items():
         if path is not None and not {"outputs", "labels"} & set(trained.gives):
             raise UserError(f"{run}: {option} is for models with outputs or labels, and this one {trained.does}: leave it out")
 
@@ -168,6 +189,14 @@ def with_deciding(trained: "Trained", test: TestSet, by: str | None) -> list[str
 
     known = applicable(trained, test.gold is not None)
     return [name for name, metric in known.items() if metric.usual or name == by]
+
+
+def write_outputs(path: Path, outputs: Sequence[str], as_jsonl: bool) -> None:
+    from regard.cli.generate import one_line
+    from regard.data.jsonl import json_line
+
+    as_line = (lambda text: json_line({"output": text})) if as_jsonl else (lambda text: f"{one_line(text)}\n")
+    path.write_text("".join(map(as_line, outputs)), encoding="utf-8")
 
 
 def write_worst(path: Path, result: Result, by: str | None, number: int) -> None:

@@ -31,6 +31,12 @@ def generate(
     top_p: Annotated[float | None, typer.Option(help="Draw from the fewest words that are so probable together.")] = None,
     seed: Annotated[int | None, typer.Option(help="Another seed draws other outputs.")] = None,
     scores: Annotated[bool, typer.Option("--scores", help="Print `score<TAB>text`.")] = False,
+    replace_unknown: Annotated[
+        bool, typer.Option("--replace-unknown", help="Write the source word looked at instead of an unknown one.")
+    ] = False,
+    dictionary: Annotated[
+        Path | None, typer.Option(help="Or what this file of `regard align --dictionary` has for that source word.")
+    ] = None,
     alignments: Annotated[Path | None, typer.Option(help="Also write word alignments (Pharaoh i-j) to this file.")] = None,
     jsonl: Annotated[
         bool, typer.Option("--jsonl", help="Read and write JSON, one value per line: a text, or an object with `source`.")
@@ -47,6 +53,7 @@ def generate(
     With --jsonl texts may have line feeds: {"id": 7, "source": "two\\nlines"} gets `output` beside its own keys.
     """
     from regard.cli.json_lines import Asked, answered, asked
+    from regard.data.dictionary import read_dictionary
     from regard.decoding.load import load_generator
     from regard.decoding.sampling import Sampling
     from regard.errors import UserError
@@ -62,7 +69,11 @@ def generate(
     sampling = parse(Sampling, drawing) if sample else None
     width = n_best or 1 if sample else max(beam or trained.decoding.beam, n_best or 1)
     ranking = given(length_penalty=length_penalty, length_norm=length_norm, coverage_penalty=coverage_penalty)
-    settings = trained.settings(beam=width, **ranking)
+    settings = trained.settings(beam=width, **ranking, **given(replace_unknown=replace_unknown or None))
+    if dictionary is not None:
+        if not settings.replace_unknown:
+            raise UserError("--dictionary says what unknown words are replaced by: add --replace-unknown")
+        trained.dictionary = read_dictionary(dictionary)
     number, failed, cuts = 0, False, Counter[str]()
     with alignments.open("w", encoding="utf-8") if alignments is not None else nullcontext() as links:
         for lines in given_lines:

@@ -2,12 +2,17 @@
 
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from regard.cli import failures
+
+if TYPE_CHECKING:
+    from regard.decoding.generator import TrainedGenerator
+    from regard.insight.heatmap import Heatmap
 
 
 def look(
@@ -30,8 +35,7 @@ def look(
     from regard.decoding.load import load_generator
     from regard.decoding.reading import change_reading
     from regard.errors import UserError
-    from regard.insight.figure import FORMATS, boxes
-    from regard.insight.heatmap import Heatmap
+    from regard.insight.figure import FORMATS
     from regard.insight.page import html as write_page
     from regard.insight.terminal import terminal
     from regard.recipe import choose
@@ -40,36 +44,59 @@ def look(
         raise UserError("--past looks at the source alone; it takes no --target")
     if (target is not None or png or svg or picture) and len(texts) > 1:
         raise UserError("--target, --png, --svg and --picture take one text; --html takes many")
-    drawn = {path: choose(FORMATS, path.suffix[1:], "kind of picture") for path in [picture] if path is not None}
+    drawn = {picture: choose(FORMATS, picture.suffix[1:], "kind of picture")} if picture is not None else {}
+    drawn |= {path: FORMATS[name] for name, path in (("png", png), ("svg", svg)) if path is not None}
     trained = load_generator(run, device)
     trained.reading = change_reading(trained.reading, head, shift)
+    readable = name_unread(trained, texts, target)
+    looks = looks_back(trained, readable, run) if past else looks_of(trained, readable, target, tokens)
+    color = sys.stdout.isatty() and "NO_COLOR" not in os.environ
+    for written, heatmap in looks:
+        typer.echo(f"{written}\n\n{terminal(heatmap, color=color)}")
+    for path, draw in drawn.items():
+        draw_into(path, draw, looks[0][1])
+    if html is not None:
+        write_page([heatmap for _, heatmap in looks], html)
+        typer.echo(f"written: {html}", err=True)
+    failures.leave(len(readable) < len(texts))
+
+
+def name_unread(trained: "TrainedGenerator", texts: list[str], target: str | None) -> list[str]:
+    """The texts that can be looked at; the others are named, and if there is no other that is an error."""
+    from regard.errors import UserError
+
     problems = trained.too_long(texts, None if target is None else [target])
-    problems |= {
-        index: "there is nothing to look at: the text is empty" for index, text in enumerate(texts) if not text.strip()
-    }
+    problems |= {at: "there is nothing to look at: the text is empty" for at, text in enumerate(texts) if not text.strip()}
     if len(problems) == len(texts):
         raise UserError(next(iter(problems.values())))
     failures.name_each(problems, "text ", "it is not shown")
-    texts = [text for index, text in enumerate(texts) if index not in problems]
-    targets = [target] if target is not None else texts if past else trained.generate(texts)
+    return [text for at, text in enumerate(texts) if at not in problems]
+
+
+def looks_of(trained: "TrainedGenerator", texts: list[str], target: str | None, tokens: bool) -> list[tuple[str, "Heatmap"]]:
+    """What was written for each text, and where the model looked."""
+    from regard.errors import UserError
+
+    targets = [target] if target is not None else trained.generate(texts)
     if not all(targets) and trained.has_attention:
         raise UserError(f"there is nothing to look at: the model writes nothing for {texts[targets.index('')]!r}")
-    if past:
-        heatmaps = [
-            Heatmap(one.source, one.target, one.weights, f"{run}: the encoder") for one in map(trained.look_back, texts)
-        ]
-    else:
-        heatmaps = [trained.look(text, wrote, tokens or None).heatmap for text, wrote in zip(texts, targets, strict=True)]
-    color = sys.stdout.isatty() and "NO_COLOR" not in os.environ
-    for heatmap, written in zip(heatmaps, targets, strict=True):
-        typer.echo(f"{written}\n\n{terminal(heatmap, color=color)}")
-    drawn |= {path: FORMATS[name] for name, path in (("png", png), ("svg", svg)) if path is not None}
-    for path, draw in drawn.items():
-        if draw is FORMATS["png"] and (told := boxes(heatmaps[0])) is not None:
-            typer.echo(f"warning: {told}", err=True)
-        draw(heatmaps[0], path)
-        typer.echo(f"written: {path}", err=True)
-    if html is not None:
-        write_page(heatmaps, html)
-        typer.echo(f"written: {html}", err=True)
-    failures.leave(bool(problems))
+    pairs = zip(texts, targets, strict=True)
+    return [(wrote, trained.look(text, wrote, tokens or None).heatmap) for text, wrote in pairs]
+
+
+def looks_back(trained: "TrainedGenerator", texts: list[str], run: Path) -> list[tuple[str, "Heatmap"]]:
+    """Each text, and where the encoder looked while it read it."""
+    from regard.insight.heatmap import Heatmap
+
+    found = [trained.look_back(text) for text in texts]
+    maps = [Heatmap(one.source, one.target, one.weights, f"{run}: the encoder") for one in found]
+    return list(zip(texts, maps, strict=True))
+
+
+def draw_into(path: Path, draw: Callable[["Heatmap", Path], None], heatmap: "Heatmap") -> None:
+    from regard.insight.figure import FORMATS, boxes
+
+    if draw is FORMATS["png"] and (told := boxes(heatmap)) is not None:
+        typer.echo(f"warning: {told}", err=True)
+    draw(heatmap, path)
+    typer.echo(f"written: {path}", err=True)

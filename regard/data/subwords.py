@@ -144,7 +144,7 @@ class PieceFitter(Fitter):
 
 def refuse_counts(section: Section) -> None:
     if section.min_count > 1:
-        told = "counts whole symbols: it goes with data.tokenizer.kind=word or character"
+        told = "counts whole symbols: it goes with data.tokenizer.kind=word, code or character"
         what = section.kind if section.file is None else "a file"
         raise UserError(f"data.tokenizer.min_count={section.min_count} {told}, not {what}")
 

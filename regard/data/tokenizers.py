@@ -15,7 +15,7 @@ from regard.data.subwords import (
     UnigramTokenizer,
     refuse_counts,
 )
-from regard.data.tokenizer import END, FORMAT, LARGEST, PAD, SPECIALS, START, UNKNOWN, Fitter, Ids, Tokenizer
+from regard.data.tokenizer import END, FORMAT, HIDDEN, LARGEST, PAD, SPECIALS, START, UNKNOWN, Fitter, Ids, Tokenizer
 from regard.data.tokenizer_files import TOKENIZER_FILES, kind_of_file
 from regard.data.untrusted import read_json
 from regard.errors import DamagedError, UserError
@@ -44,6 +44,10 @@ class SymbolTokenizer(Tokenizer):
     def split(line: str) -> Sequence[str]: ...
 
     @classmethod
+    def is_symbol(cls, one: str) -> bool:
+        return list(cls.split(one)) == [one]
+
+    @classmethod
     def spell(cls, symbols: Sequence[str]) -> list[bytes]:
         blank = " " if cls.spaced else ""
         return [(blank + symbol).encode(errors="replace") for symbol in symbols]
@@ -55,7 +59,7 @@ class SymbolTokenizer(Tokenizer):
     @classmethod
     def restore(cls, facts: dict[str, Any], directory: Path) -> "SymbolTokenizer":
         symbols = facts["symbols"]
-        if not isinstance(symbols, list) or not all(isinstance(one, str) and list(cls.split(one)) == [one] for one in symbols):
+        if not isinstance(symbols, list) or not all(isinstance(one, str) and cls.is_symbol(one) for one in symbols):
             raise TypeError("its symbols are not such as a text is cut into")
         if len(set(symbols)) < len(symbols):
             raise ValueError("it has a symbol twice")
@@ -66,10 +70,14 @@ class SymbolTokenizer(Tokenizer):
 
     def tokenize(self, lines: Sequence[str]) -> list[list[int]]:
         find = self.ids.get
-        return [[find(symbol, UNKNOWN) for symbol in self.split(line)] for line in lines]
+        return [[find(symbol, UNKNOWN) for symbol in self.known(line)] for line in lines]
 
     def cut(self, lines: Sequence[str]) -> list[list[bytes]]:
-        return [self.spell(self.split(line)) for line in lines]
+        return [self.spell(self.known(line)) for line in lines]
+
+    def known(self, line: str) -> Sequence[str]:
+        """The symbols of a line, without those that it only leaves out where it does not know them."""
+        return self.split(line)
 
 
 class SymbolFitter(Fitter):
@@ -116,21 +124,59 @@ class WordTokenizer(SymbolTokenizer):
     def spell(cls, symbols: Sequence[str]) -> list[bytes]:
         return [(one if one.isspace() else " " + one).encode(errors="replace") for one in symbols]
 
-    def known(self, line: str) -> list[str]:
+    def known(self, line: str) -> Sequence[str]:
         return [symbol for symbol in self.split(line) if symbol in self.ids or not symbol.isspace()]
-
-    def tokenize(self, lines: Sequence[str]) -> list[list[int]]:
-        find = self.ids.get
-        return [[find(symbol, UNKNOWN) for symbol in self.known(line)] for line in lines]
-
-    def cut(self, lines: Sequence[str]) -> list[list[bytes]]:
-        return [self.spell(self.known(line)) for line in lines]
 
     def decode(self, ids: Ids, extra: Sequence[bytes] = ()) -> str:
         """A word after white space has no space of its own, nor has the first."""
         texts = [spelled.decode(errors="replace") for spelled in self.spelled(ids, extra) if spelled]
         after_word = [False, *(not text.isspace() for text in texts)]
         return "".join(text if text.isspace() or after else text[1:] for text, after in zip(texts, after_word, strict=False))
+
+
+GLUE = ""  # between two symbols that no space separates
+QUOTED = r"""(?<!\w)[A-Za-z]{0,2}(?:'(?:[^'\\\n]|\\.){0,200}'|"(?:[^"\\\n]|\\.){0,200}")(?!\w)"""
+CODE = re.compile(rf"{QUOTED}|\w+|[^\w\s]|[^\S ]|(?<!\S) | (?!\S)")
+
+
+class CodeTokenizer(SymbolTokenizer):
+    """Strings in quotes, names and numbers, and every sign of punctuation, as code and text about code have them: the same
+    token whatever stands beside it, so that it can be copied. A space comes between two of them unless the token GLUE does;
+    other white space is a token of its own. The vocabulary is closed, as that of words is."""
+
+    kind, spaced, unknown = "code", True, " ⁇"
+
+    @staticmethod
+    def split(line: str) -> Sequence[str]:
+        found, end = list[str](), -1
+        for match in CODE.finditer(line):
+            white = match[0].isspace()
+            found += [GLUE, match[0]] if match.start() == end and not white else [match[0]]
+            end = -1 if white else match.end()
+        return found
+
+    @classmethod
+    def is_symbol(cls, one: str) -> bool:
+        return one == GLUE or super().is_symbol(one)
+
+    @classmethod
+    def spell(cls, symbols: Sequence[str]) -> list[bytes]:
+        return [(one if one.isspace() or one == GLUE else " " + one).encode(errors="replace") for one in symbols]
+
+    def known(self, line: str) -> Sequence[str]:
+        return [symbol for symbol in self.split(line) if symbol in self.ids or not (symbol.isspace() or symbol == GLUE)]
+
+    def spelled(self, ids: Ids, extra: Sequence[bytes] = ()) -> list[bytes]:
+        """A symbol has its space unless it is the first, or comes after white space or GLUE."""
+        found, spaced, glue = list[bytes](), False, self.ids.get(GLUE)
+        for token, spelling in zip(ids, super().spelled(ids, extra), strict=True):
+            white = spelling.decode(errors="replace").isspace()
+            found.append(spelling if spaced or white else spelling.removeprefix(b" "))
+            spaced = spaced if token in HIDDEN else not (token == glue or white)
+        return found
+
+    def plain(self, spelled: str) -> str:
+        return spelled
 
 
 class CharacterTokenizer(SymbolTokenizer):
@@ -220,6 +266,7 @@ TOKENIZERS: dict[str, type[Tokenizer]] = {
     "unigram_nfkc": UnigramNFKCTokenizer,
     "bpe_nfkc": BytePairNFKCTokenizer,
     "word": WordTokenizer,
+    "code": CodeTokenizer,
     "character": CharacterTokenizer,
     "byte": ByteTokenizer,
 }

@@ -1,6 +1,7 @@
 """A trained model that writes: generate, search, sample."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, overload
 
 import torch
@@ -20,9 +21,12 @@ from regard.decoding.rules import Request, limit_met, max_lengths, requested, ru
 from regard.decoding.sampling import Sampling, chances_of, sample
 from regard.decoding.streaming import OnStep, PartialOutput, Tell, watcher
 from regard.decoding.trained import Answers, batches
+from regard.decoding.unknown import replace_unknown, require_looks
 from regard.errors import UserError, refuse
 from regard.insight.look import Look
 from regard.recipe import Decoding
+
+OUTPUT_TOKENS = 32  # that an output may have for each token that a batch counts
 
 
 class TrainedGenerator(TeacherForced):
@@ -38,6 +42,7 @@ class TrainedGenerator(TeacherForced):
     usage = "regard generate MODEL < input > output"
     further = (*TeacherForced.further, ('regard look MODEL "TEXT" --html look.html', "see where it looks"))
     gives = ("outputs", "likelihood", "links")
+    dictionary: Mapping[str, str] = MappingProxyType({})  # of source words, for `replace_unknown`; those it lacks are copied
 
     @overload
     def generate(
@@ -104,18 +109,28 @@ class TrainedGenerator(TeacherForced):
     def answer(
         self, lines: Sequence[str], settings: Decoding, sampling: Sampling | None = None, on_step: OnStep | None = None
     ) -> Answers[list[Hypothesis]]:
+        if settings.replace_unknown:
+            require_looks(self)
         (tokens, problems), offers = self.encoded("source", lines), self.offers(lines)
         problems |= self.problems(tokens)
         results: list[list[Hypothesis] | None] = [None if row in problems else [] for row in range(len(lines))]
         readable = [row for row in range(len(lines)) if len(tokens[row]) and row not in problems]
-        for rows in batches([len(row) for row in tokens], settings.batch_tokens // settings.beam, readable):
+        for rows in batches(self.sizes(tokens, settings), settings.batch_tokens // settings.beam, readable):
             copies = self.copies([offers[row] for row in rows])
             tells = None if on_step is None else [self.tell(on_step, row, offers[row]) for row in rows]
             found = self.search_batch([tokens[row] for row in rows], settings, copies, sampling, tells)
             for row, each in zip(rows, found, strict=True):
                 results[row] = [self.read(one, offers[row].extra) for one in each]
+        if settings.replace_unknown:
+            results = replace_unknown(self, lines, tokens, offers, results, self.dictionary)
         cut = [row for row, found in enumerate(results) if found and found[0].cut]
         return Answers(results, problems, {row: self.limit_met(tokens[row], settings) for row in cut})
+
+    def sizes(self, tokens: Sequence[Any], settings: Decoding) -> list[int]:
+        """What each row counts in a batch: its source, or an output that may be far longer, which steps remember whole."""
+        lengths = torch.tensor([len(row) for row in tokens], dtype=torch.long)
+        longest = max_lengths(lengths + 1, settings, self.model.limits)
+        return lengths.maximum(longest // OUTPUT_TOKENS).tolist()
 
     def limit_met(self, source: Any, settings: Decoding) -> str:
         """The key whose limit an output for this source meets."""

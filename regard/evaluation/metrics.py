@@ -3,11 +3,12 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from regard.data.links import Link, Links
 from regard.errors import UserError
-from regard.evaluation import edits, translation
+from regard.evaluation import edits, rouge, translation
 from regard.evaluation.score import Counted as Counted
 from regard.evaluation.score import References, how_many, paired, percent
 from regard.evaluation.score import Score as Score
@@ -135,6 +136,11 @@ def errors_of(name: str, compare: edits.Compare, unit: str, usual: bool = True) 
     return Metric(edits.error_rate(name, compare, unit), "outputs", False, edits.worth(compare), usual, perfect=0.0)
 
 
+def rouge_of(kind: str, measure: str, stem: bool) -> Metric:
+    worth = rouge.sentence_f(kind, stem) if measure == "f" else None  # precision and recall alone are easily had
+    return Metric(rouge.rouge(kind, measure, stem), sentence=worth, usual=False)
+
+
 METRICS: dict[str, Metric] = {
     "bleu": bleu_of("13a", "BLEU", usual=True),
     "bleu_as_cut": Metric(translation.bleu_by("none", "BLEU at spaces")),  # of text that is cut already, as papers report it
@@ -150,6 +156,10 @@ METRICS: dict[str, Metric] = {
     "wer": errors_of("WER", edits.words, "word"),
     "cer": errors_of("CER", edits.characters, "character"),
     "per": errors_of("PER", edits.words_anywhere, "word in any place", usual=False),
+    **{  # rougeL, rougeL_recall, rougeL_stemmed, rougeL_recall_stemmed and so on
+        f"rouge{kind}{part}{'_stemmed' if stem else ''}": rouge_of(kind, part.removeprefix("_") or "f", stem)
+        for stem, part, kind in product((False, True), ("", "_precision", "_recall"), rouge.KINDS)
+    },
     "loss": Metric(Counted("loss", nats_and_tokens, nats_per_token), "likelihood", higher_is_better=False),
     "perplexity": Metric(Counted("perplexity", nats_and_tokens, perplexity), "likelihood", higher_is_better=False),
     "accuracy": Metric(Counted("accuracy", labels_right, percent), "labels", perfect=100.0),

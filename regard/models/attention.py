@@ -32,8 +32,26 @@ class AttentionConfig(Section):
                 raise ValueError(f"{self.heads} heads cannot share {name}={given}: take a number that {self.heads} divides")
         return self
 
+    def check_own(self) -> None:
+        """ValueError for what makes sense only of attention to a source."""
+        if SCOPES[self.scope].moves or self.coverage:
+            raise ValueError("`monotonic` and `coverage` follow earlier looks at a source: not for a sequence's own attention")
+        if SELECTIONS[self.selection].draws:
+            raise ValueError(
+                f"selection `{self.selection}` is taught by what looks at a source earn: take `gumbel` for a sequence's own"
+            )
+
     def build(self, query_size: int, memory_size: int, causal: bool = False) -> Attention:
         return Attention(query_size, memory_size, causal=causal, **self.model_dump())
+
+
+class OwnAttentionConfig(AttentionConfig):
+    """Of a sequence to itself."""
+
+    @model_validator(mode="after")
+    def looks_at_itself(self) -> "OwnAttentionConfig":
+        self.check_own()
+        return self
 
 
 def memory_limit(attention: Attention, key: str) -> Limit | None:

@@ -11,7 +11,7 @@ from regard.errors import UserError
 from regard.models.attention import AttentionConfig
 from regard.models.experts import LayerExperts
 from regard.models.limits import Limit, limit, smallest
-from regard.nn.attention import SELECTIONS, Attention
+from regard.nn.attention import Attention
 from regard.nn.attention.scopes import SCOPES
 from regard.nn.positions import JOINS, POSITIONS
 from regard.nn.transformer.experts import Experts
@@ -72,14 +72,7 @@ class StackConfig(Section):
         for one in {id(one): one for one in self.attentions}.values():
             if self.size % one.heads:
                 raise ValueError(f"{one.heads} heads cannot share size={self.size}: take a size that {one.heads} divides")
-            if SCOPES[one.scope].moves or one.coverage:
-                raise ValueError(
-                    "`monotonic` and `coverage` follow earlier looks at a source: not for a sequence's own attention"
-                )
-            if SELECTIONS[one.selection].draws:
-                raise ValueError(
-                    f"selection `{one.selection}` is taught by what looks at a source earn: take `gumbel` for a sequence's own"
-                )
+            one.check_own()
             if POSITIONS[self.positions].relative and SCOPES[one.scope].compresses:
                 raise ValueError(f"positions `{self.positions}` count pairs of places, which scope `{one.scope}` merges")
         return self

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from regard.nn.cross_entropy import linear_log_sums, mean_logits
+from regard.nn.kernels.layers import entropy
 from regard.nn.linear import Linear, at_least_float32
 
 NOTHING = 0  # the word of positions that nobody copies: padding and the end mark
@@ -120,19 +121,24 @@ def copying_loss(
     """Σ -log p(target) over all positions but the ignored ones; all logits never exist together.
 
     p(w) = (what generates w) + Σ_{j: x_j = w} (what copies x_j). Label smoothing asks for all words alike to be generated,
-    ε/V Σ_w log p(generate w), whose mean logit is one product.
+    ε/V Σ_w log p(generate w), whose mean logit is one product. As in `linear_cross_entropy` a CPU computes nothing for the
+    ignored positions, and a GPU lets them count 0: it never waits for their number, so its steps can be captured.
     """
-    wanted = target != ignore
-    truth, words = target[wanted][:, None], copying.words[wanted.nonzero()[:, 0]]
-    log_sum, own = linear_log_sums(inputs[wanted], layer, truth.squeeze(1))
-    scores = at_least_float32(copying.scores[wanted])
+    kept = ... if entropy.applies(inputs) else target != ignore
+    rows, truth = inputs[kept].flatten(0, -2), target[kept].flatten()
+    others = (copying.words[:, None] != target[..., None])[kept].flatten(0, -2)
+    scores = at_least_float32(copying.scores[kept].flatten(0, -2))
+    log_sum, own = linear_log_sums(rows, layer, truth)
     lowest = torch.finfo(scores.dtype).min  # not -inf, whose gradient is NaN
-    copied = scores.masked_fill(words != truth, lowest).logsumexp(dim=1)
-    gate = None if copying.gate is None else at_least_float32(copying.gate[wanted])
+    copied = scores.masked_fill(others, lowest).logsumexp(dim=1)
+    gate = None if copying.gate is None else at_least_float32(copying.gate[kept].flatten())
     generate, copy = log_shares(log_sum, scores.logsumexp(dim=1), gate)
-    generated = own.masked_fill(truth.squeeze(1) >= layer.out_features, lowest)
-    loss = -(1 - label_smoothing) * torch.logaddexp(generated + generate, copied + copy).sum()
-    return loss - label_smoothing * (mean_logits(inputs[wanted], layer) + generate).sum() if label_smoothing else loss
+    generated = own.masked_fill(truth >= layer.out_features, lowest)
+    ignored = truth == ignore
+    loss = -(1 - label_smoothing) * torch.logaddexp(generated + generate, copied + copy).masked_fill(ignored, 0.0).sum()
+    if not label_smoothing:
+        return loss
+    return loss - label_smoothing * (mean_logits(rows, layer) + generate).masked_fill(ignored, 0.0).sum()
 
 
 COPIES: dict[str, type[Copy]] = {"added": Copy, "gated": GatedCopy}

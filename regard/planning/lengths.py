@@ -9,6 +9,7 @@ from regard.corpora import CORPORA
 from regard.corpora.corpus import generate
 from regard.data.fields import FIELDS, configure_fields
 from regard.data.readers import read_rows
+from regard.data.tokenizers import CodeTokenizer
 from regard.errors import UserError
 from regard.models import MODELS, ModelConfig
 from regard.planning.example import Lengths
@@ -20,6 +21,7 @@ UNITS: dict[str, Callable[[str], int]] = {
     "character": len,
     "byte": lambda text: len(text.encode()),
     "word": lambda text: len(text.split()),
+    "code": lambda text: len(CodeTokenizer.split(text)),
 }
 
 

@@ -8,7 +8,7 @@ from regard.nn.attention import Attention
 from regard.nn.convolution import Convolution
 from regard.nn.positions import Positions
 from regard.nn.recurrent.cell import Cell
-from regard.nn.recurrent.layers import Connection
+from regard.nn.recurrent.connections import Connection
 from regard.nn.transformer.experts import Experts
 from regard.nn.transformer.feedforward import FeedForward
 from regard.nn.transformer.layers import Layer

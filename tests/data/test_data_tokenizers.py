@@ -312,3 +312,41 @@ def test_a_damaged_model_is_refused(tmp_path):
     model.unlink()
     with pytest.raises(DamagedError, match=r"pieces\.model"):
         load_tokenizer(tmp_path)
+
+
+CODE = [
+    ("call re.escape with 'a b', \"c\".", ["call", "re", "", ".", "", "escape", "with", "'a b'", "", ",", '"c"', "", "."]),
+    ("x = u'it\\'s' + r\"%s\"", ["x", "=", "u'it\\'s'", "+", 'r"%s"']),
+    ("don't, the users' lists'", ["don", "", "'", "", "t", "", ",", "the", "users", "", "'", "lists", "", "'"]),
+    ("if  x_1 :\n\treturn ''", ["if", " ", " ", "x_1", ":", "\n", "\t", "return", "''"]),
+    ("f('x')'y", ["f", "", "(", "", "'x'", "", ")", "", "'", "", "y"]),
+]
+
+
+@pytest.mark.parametrize(("text", "symbols"), CODE)
+def test_code_is_cut_at_quotes_names_and_signs(text, symbols):
+    tokenizer = train_tokenizer(Section(kind="code"), [text])
+    assert TOKENIZERS["code"].split(text) == symbols
+    assert tokenizer.decode(tokenizer.encode([text])[0]) == text
+
+
+def test_a_name_is_the_same_token_whatever_stands_beside_it():
+    """So a source's `escape.` can be copied into a target's `escape (`."""
+    tokenizer = train_tokenizer(Section(kind="code"), ["call re.escape.", "re . escape ( )"])
+    source, target = tokenizer.surfaces(["call re.escape.", "re . escape ( )"])
+    assert b" escape" in source
+    assert b" escape" in target
+    assert tokenizer.decode([5, len(tokenizer)], [b" unheard"]).endswith("unheard")
+
+
+def test_glue_that_is_not_known_only_separates():
+    tokenizer = train_tokenizer(Section(kind="code"), ["f ( x )"])
+    assert tokenizer.decode(tokenizer.encode(["f(x)"])[0]) == "f ( x )"
+    assert len(tokenizer.surfaces(["f(x)"])[0]) == 4
+
+
+@given(st.text("a1_'\" .(\\\t\n"))
+def test_any_code_comes_back(text):
+    if text:
+        tokenizer = train_tokenizer(Section(kind="code"), [text])
+        assert tokenizer.decode(tokenizer.encode([text])[0]) == text

@@ -150,3 +150,16 @@ def test_a_long_source_and_a_long_target_of_two_rows_share_a_batch():
         assert ours.log_prob == pytest.approx(model.score([pair])[0].log_prob, abs=1e-5)
     for ours, pair in zip(model.align(pairs), pairs, strict=True):
         torch.testing.assert_close(torch.from_numpy(ours.weights), torch.from_numpy(model.align([pair])[0].weights))
+
+
+@pytest.mark.parametrize(("max_ratio", "together"), [(3.0, 8), (200.0, 2)])
+def test_few_are_searched_together_where_outputs_may_be_long(max_ratio, together, monkeypatch):
+    """400 tokens of an output count as 400 // 32 = 12 of a batch of 2 x 13, whatever the source has."""
+    model, seen = trained(MODELS["no limit"][0]), []
+    real = TrainedGenerator.search_batch
+    monkeypatch.setattr(
+        TrainedGenerator, "search_batch", lambda self, sources, *rest: seen.append(len(sources)) or real(self, sources, *rest)
+    )
+    few = model.generate(["a b"] * 8, beam=1, batch_tokens=26, max_ratio=max_ratio, max_length=400)
+    assert seen == [together] * (8 // together)
+    assert few == [model.generate("a b", beam=1, max_ratio=max_ratio, max_length=400)] * 8

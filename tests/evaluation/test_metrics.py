@@ -62,8 +62,8 @@ def test_exact_strips_the_ends_only():
 @pytest.mark.parametrize("name", OF_TEXT)
 def test_equal_text_is_the_best_and_other_text_worse(name):
     needs_installed(name)
-    best = 100 if METRICS[name].higher_is_better else 0
-    assert METRICS[name](REFERENCES, REFERENCES).value == pytest.approx(best)
+    best, known = 100 if METRICS[name].higher_is_better else 0, REFERENCES[:3] if name.startswith("rouge") else REFERENCES
+    assert METRICS[name](known, known).value == pytest.approx(best)  # ROUGE has words of a-z and 0-9 only
     assert 0 < METRICS[name](HYPOTHESES, REFERENCES).value < 100
 
 

@@ -190,7 +190,7 @@ def test_the_laws_hold_with_what_lies_between_and_inside_layers(name, extra):
 @pytest.mark.parametrize("name", FEW)
 def test_a_residual_connection_adds_what_the_layer_read(name):
     """Taken away, both the encoder and the decoder give something else."""
-    from regard.nn.recurrent.layers import Connection
+    from regard.nn.recurrent.connections import Connection
 
     for side in ("encoder", "decoder"):
         model = with_extras(name, "residual")

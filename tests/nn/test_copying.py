@@ -7,6 +7,7 @@ import torch
 
 from regard.nn import cross_entropy
 from regard.nn.copying import COPIES, NOTHING, Copying, copying_loss, extended_logits
+from regard.nn.kernels.layers import entropy
 
 VOCABULARY, SIZE, EXTENDED = 7, 4, 10
 WORDS = torch.tensor(
@@ -88,10 +89,15 @@ def test_a_word_that_is_generated_and_copied_is_added_up():
     torch.testing.assert_close(gated.exp(), torch.tensor([[[0.75 / 2, 0.75 / 2 + 0.25 / 2, 0.25 / 2]]]))
 
 
+@pytest.fixture(params=["the wanted rows", "all rows, as on a GPU"])
+def kept(request, monkeypatch):
+    monkeypatch.setattr(entropy, "applies", lambda inputs: request.param.startswith("all"))
+
+
 @pytest.mark.parametrize("name", COPIES)
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 @pytest.mark.parametrize("chunk", [1, 14, 1 << 20])
-def test_the_loss_is_that_of_the_distribution(name, smoothing, chunk, monkeypatch):
+def test_the_loss_is_that_of_the_distribution(name, smoothing, chunk, monkeypatch, kept):
     monkeypatch.setattr(cross_entropy, "CHUNK", {"cpu": chunk})
     parts = case(name)
     copy, layer, outputs, states = parts
@@ -105,7 +111,7 @@ def test_the_loss_is_that_of_the_distribution(name, smoothing, chunk, monkeypatc
 
 @pytest.mark.parametrize("name", COPIES)
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
-def test_gradients(name, smoothing, monkeypatch):
+def test_gradients(name, smoothing, monkeypatch, kept):
     monkeypatch.setattr(cross_entropy, "CHUNK", {"cpu": 14})
     copy, layer, outputs, states = case(name)
     leaves = (outputs, states, *layer.parameters(), *copy.parameters())
@@ -129,7 +135,7 @@ def test_gradients_of_the_whole_distribution(name):
 
 
 @pytest.mark.parametrize("name", COPIES)
-def test_very_unlikely_words_stay_finite(name):
+def test_very_unlikely_words_stay_finite(name, kept):
     copy, layer, outputs, states = case(name, torch.float32)
     copy.project_key.weight.data.mul_(1e3)  # tanh saturates at ±1
     big = (200 * outputs.sign()).detach().requires_grad_()  # scores up to ±800, logits of the same kind

@@ -6,7 +6,8 @@ import torch
 from regard.errors import UserError
 from regard.nn.dropout import LockedDropout
 from regard.nn.recurrent.cells import CELLS
-from regard.nn.recurrent.layers import CONNECTIONS, RecurrentLayer, RecurrentStack, recurrent_mask
+from regard.nn.recurrent.connections import CONNECTIONS
+from regard.nn.recurrent.layers import RecurrentLayer, RecurrentStack, recurrent_mask
 from regard.nn.state import detach_state
 
 ORACLES = {"lstm": torch.nn.LSTM, "gru": torch.nn.GRU, "tanh": torch.nn.RNN}
@@ -84,7 +85,7 @@ def between(name, connection, inputs, outputs, cells):
 
 
 @pytest.mark.parametrize("input_size", [5, 8])
-@pytest.mark.parametrize("name", CONNECTIONS)
+@pytest.mark.parametrize("name", [name for name, kind in CONNECTIONS.items() if not kind.attends])  # these: test_connections.py
 def test_what_lies_between_layers_follows_its_formula(name, input_size):
     stack = RecurrentStack(CELLS["gru"], input_size, 4, layers=3, directions=2, connection=CONNECTIONS[name])
     inputs = torch.randn(3, 6, input_size)
@@ -102,7 +103,7 @@ def test_what_lies_between_layers_follows_its_formula(name, input_size):
 
 
 def test_every_connection_has_a_formula():
-    assert CONNECTIONS.keys() == {"plain", "residual", "fast_forward", "fast_forward_half"}
+    assert CONNECTIONS.keys() == {"plain", "residual", "fast_forward", "fast_forward_half", "self_attention"}
 
 
 def test_locked_dropout_drops_the_same_at_every_step():

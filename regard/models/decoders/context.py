@@ -1,7 +1,7 @@
 """How a recurrent decoder uses the context c_i = Σ α_ij h_j. One class a way; CONTEXTS names them."""
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float
@@ -16,6 +16,7 @@ Rows = Float[Tensor, "rows _"]
 
 class RecurrentState(NamedTuple):
     cells: tuple[CellState, ...]  # the lowest layer first
+    connections: tuple[Any, ...]  # what each connection over a layer remembers
     fed: Rows  # the last output where it is fed back (input feeding); otherwise of no width
     attention_state: AttentionState | None = None  # what attention remembers of earlier steps
 
@@ -35,7 +36,7 @@ class Inputs(NamedTuple):
 class LayersRun(NamedTuple):
     """One step of the layers."""
 
-    cells: tuple[CellState, ...]
+    state: RecurrentState  # with what the layers left behind
     top: Rows  # what the last connection gives: s_i of the top layer, unless one lies over it
     use: Use | None = None  # of the experts between them
 
@@ -43,7 +44,7 @@ class LayersRun(NamedTuple):
 class Parts(NamedTuple):
     """A decoder's pieces, bound for one pass over a target."""
 
-    stack: Callable[[Inputs, tuple[CellState, ...]], LayersRun]  # one step of all layers
+    stack: Callable[[Inputs, RecurrentState], LayersRun]  # one step of all layers
     attend: Callable[[Tensor, AttentionState | None], AttentionStep]  # query, what was left behind -> context, weights ...
     feed: Callable[[Tensor], Tensor] | None  # what is fed -> its share in the first cell
     join: Callable[[Tensor], Tensor]  # tanh(W [s_i; c_i] + b), the layer under the logits
@@ -83,8 +84,8 @@ class NoContext:
         return False
 
     def step(self, parts: Parts, inputs: Inputs, state: RecurrentState) -> DecoderStep:
-        cells, top, use = parts.stack(inputs, state.cells)
-        return DecoderStep(top, RecurrentState(cells, state.fed), use=use)
+        state, top, use = parts.stack(inputs, state)
+        return DecoderStep(top, state, use=use)
 
     def output(self, parts: Parts, known: Float[Tensor, "*rows known"]) -> Float[Tensor, "*rows output"]:
         """The layer under the logits: it feeds nothing, so teacher forcing computes it for all steps at once."""
@@ -95,9 +96,9 @@ class AfterCell(NoContext):
     """s_i asks, c_i is joined after the cell: tanh(W [s_i; c_i])  (Luong et al. 2015, eq. 5)."""
 
     def step(self, parts: Parts, inputs: Inputs, state: RecurrentState) -> DecoderStep:
-        cells, top, use = parts.stack(inputs, state.cells)
-        context, weights, attention_state, choice = parts.attend(cells[self.query_layer].hidden, state.attention_state)
-        return DecoderStep(join(top, context), RecurrentState(cells, state.fed, attention_state), weights, choice, use)
+        state, top, use = parts.stack(inputs, state)
+        context, weights, attention_state, choice = parts.attend(state.cells[self.query_layer].hidden, state.attention_state)
+        return DecoderStep(join(top, context), state._replace(attention_state=attention_state), weights, choice, use)
 
 
 class InputFeeding(NoContext):
@@ -108,10 +109,10 @@ class InputFeeding(NoContext):
 
     def step(self, parts: Parts, inputs: Inputs, state: RecurrentState) -> DecoderStep:
         assert parts.feed is not None
-        cells, top, use = parts.stack(inputs.plus(parts.feed(state.fed)), state.cells)
-        context, weights, attention_state, choice = parts.attend(cells[self.query_layer].hidden, state.attention_state)
+        state, top, use = parts.stack(inputs.plus(parts.feed(state.fed)), state)
+        context, weights, attention_state, choice = parts.attend(state.cells[self.query_layer].hidden, state.attention_state)
         output = parts.join(join(top, context))
-        return DecoderStep(output, RecurrentState(cells, output, attention_state), weights, choice, use)
+        return DecoderStep(output, state._replace(fed=output, attention_state=attention_state), weights, choice, use)
 
     def output(self, parts: Parts, known: Float[Tensor, "*rows known"]) -> Float[Tensor, "*rows output"]:
         return known
@@ -130,8 +131,8 @@ class IntoCell(NoContext):
     def step(self, parts: Parts, inputs: Inputs, state: RecurrentState) -> DecoderStep:
         assert parts.feed is not None
         context, weights, attention_state, choice = parts.attend(state.cells[self.query_layer].hidden, state.attention_state)
-        cells, top, use = parts.stack(self.enter(inputs.plus(parts.feed(context)), context), state.cells)
-        return DecoderStep(join(top, context), RecurrentState(cells, state.fed, attention_state), weights, choice, use)
+        state, top, use = parts.stack(self.enter(inputs.plus(parts.feed(context)), context), state)
+        return DecoderStep(join(top, context), state._replace(attention_state=attention_state), weights, choice, use)
 
     def enter(self, inputs: Inputs, context: Rows) -> Inputs:
         return inputs

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from regard.data.tokenizers import PAD
 from regard.models.attention import memory_limit
+from regard.models.connections import places_below
 from regard.models.decoders.context import CONTEXTS, QUERY_LAYERS, DecoderStep, Inputs, LayersRun, Parts, RecurrentState
 from regard.models.decoders.recurrent_config import RecurrentDecoderConfig as RecurrentDecoderConfig
 from regard.models.decoders.words import WordDecoder
@@ -20,7 +21,8 @@ from regard.nn.copying import COPIES
 from regard.nn.dropout import Dropout
 from regard.nn.linear import Linear, bind_linear
 from regard.nn.recurrent.cells import CELLS, Cell, CellList, CellState
-from regard.nn.recurrent.layers import CONNECTIONS, connection_over, recurrent_mask
+from regard.nn.recurrent.connections import CONNECTIONS, connection_over
+from regard.nn.recurrent.layers import recurrent_mask
 from regard.nn.recurrent.scan import scan
 from regard.nn.transformer.experts import Between, Mixed, Use, total
 from regard.recipe import choose
@@ -80,10 +82,14 @@ class RecurrentDecoder(WordDecoder):
                 self.between = config.experts.between(size)
             self.cells.append(cell(size + beside if layer > 1 else size, hidden, config.layer_norm))
             over = connection_over(layer, config.layers, kind, config.connect_from, config.connect_top)
-            connection = over(size, hidden, self.first.width, top=layer == config.layers)
+            connection = over(size, hidden, self.first.width, top=layer == config.layers, attention=config.attend)
             self.connections.append(connection)
             size = connection.size
         return size
+
+    @property
+    def limit(self) -> Limit | None:
+        return places_below(self.connections)
 
     @property
     def memory_limit(self) -> Limit | None:
@@ -96,7 +102,9 @@ class RecurrentDecoder(WordDecoder):
     def start(self, memory: Memory) -> RecurrentState:
         fed = 0 if self.from_fed is None else self.from_fed.in_features
         attention_state = None if self.attention is None else self.attention.start(memory.keys.attention)
-        return RecurrentState(self.start_cells(memory), memory.states.new_zeros(len(memory.states), fed), attention_state)
+        connections = tuple(connection.start(memory.states) for connection in self.connections)  # type: ignore[operator]
+        nothing = memory.states.new_zeros(len(memory.states), fed)
+        return RecurrentState(self.start_cells(memory), connections, nothing, attention_state)
 
     def start_cells(self, memory: Memory) -> tuple[CellState, ...]:
         """s_0 = tanh(W summary), for each layer and each vector of its state (Bahdanau et al. 2015, A.2.2); or what the
@@ -123,23 +131,24 @@ class RecurrentDecoder(WordDecoder):
             join=lambda known: torch.tanh(join(known)),
         )
 
-    def bind_stack(self, rows: Tensor, layers: int | None) -> Callable[[Inputs, tuple[CellState, ...]], LayersRun]:
+    def bind_stack(self, rows: Tensor, layers: int | None) -> Callable[[Inputs, RecurrentState], LayersRun]:
         """One step of the layers."""
         cells = list(self.cells)[:layers]
         steps = [cell.bind(self.mask(cell, rows)) for cell in cells]
         projects = [cell.bind_project() for cell in cells]
-        connections = [connection.bind() for connection in self.connections[:layers]]  # type: ignore[operator]
+        connections = [connection.bind_step() for connection in self.connections[:layers]]  # type: ignore[operator]
 
-        def stack(first: Inputs, states: tuple[CellState, ...]) -> LayersRun:
-            new, inputs, share, use = [], first.words, first.share, None
-            for depth, (step, state) in enumerate(zip(steps, states, strict=True)):
+        def stack(first: Inputs, before: RecurrentState) -> LayersRun:
+            new, known, inputs, share, use = [], [], first.words, first.share, None
+            for depth, (step, state) in enumerate(zip(steps, before.cells, strict=True)):
                 if depth:
                     inputs, here = self.enter(depth, inputs, first.present)
                     use = here or use
                     share = projects[depth](with_beside(inputs, first.beside))
                 new.append(step(share, state))
-                inputs = connections[depth](inputs, new[-1].hidden, share)
-            return LayersRun(tuple(new), inputs, use)
+                inputs, remembered = connections[depth](inputs, new[-1].hidden, share, before.connections[depth])
+                known.append(remembered)
+            return LayersRun(before._replace(cells=tuple(new), connections=tuple(known)), inputs, use)
 
         return stack
 

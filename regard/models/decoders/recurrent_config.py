@@ -6,15 +6,15 @@ from pydantic import model_validator
 
 from regard.bounds import Depth, Size
 from regard.models.attention import AttentionConfig
+from regard.models.connections import ConnectedLayersConfig
 from regard.models.decoders.context import CONTEXTS, QUERY_LAYERS
 from regard.models.experts import ExpertsBetween
 from regard.nn.copying import COPIES
 from regard.nn.recurrent.cells import CELLS
-from regard.nn.recurrent.layers import CONNECTIONS
-from regard.recipe import Positive, Rate, Section, name_of
+from regard.recipe import Rate, name_of
 
 
-class RecurrentDecoderConfig(Section):
+class RecurrentDecoderConfig(ConnectedLayersConfig):
     kind: Literal["recurrent"] = "recurrent"
     cell: Annotated[str, name_of(CELLS, "cell")] = "gru"
     embedding_size: Size = 256
@@ -23,9 +23,6 @@ class RecurrentDecoderConfig(Section):
     attention: AttentionConfig | None = AttentionConfig()
     context: Annotated[str, name_of(CONTEXTS, "use of the context")] = "into_cell"
     asks: Annotated[str, name_of(QUERY_LAYERS, "layer that asks")] = "top"  # the layer whose state is the query
-    connections: Annotated[str, name_of(CONNECTIONS, "connection")] = "plain"  # between layers
-    connect_from: Positive = 1  # the lowest layer that has the connection over it
-    connect_top: bool = False  # whether the top layer has it too
     start_from: Literal["projected", "encoder", "zero"] = "projected"  # s_0: tanh(W summary), the encoder's last states, 0
     dropout: Rate = 0.0
     recurrent_dropout: Rate = 0.0  # on what the past gives, one mask a target

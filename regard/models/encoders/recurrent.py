@@ -10,19 +10,22 @@ from torch import Tensor, nn
 
 from regard.bounds import Depth, Size
 from regard.data.fields import Shape
+from regard.models.connections import ConnectedLayersConfig, places_below
 from regard.models.experts import ExpertsBetween
 from regard.models.inputs import InputConfig, build_input
 from regard.models.interface import Encoder, Memory
+from regard.models.limits import Limit
 from regard.nn.lengths import length_mask
 from regard.nn.linear import Linear
 from regard.nn.recurrent.cells import CELLS, Cell
-from regard.nn.recurrent.layers import CONNECTIONS, Columns, RecurrentStack, States
+from regard.nn.recurrent.connections import CONNECTIONS
+from regard.nn.recurrent.layers import Columns, RecurrentStack, States
 from regard.nn.recurrent.scan import reverse_within
 from regard.nn.recurrent.tape import TapeCell, tape_attention_weights
-from regard.recipe import Positive, Rate, Section, choose, name_of
+from regard.recipe import Rate, choose, name_of
 
 
-class RecurrentEncoderConfig(Section):
+class RecurrentEncoderConfig(ConnectedLayersConfig):
     kind: Literal["recurrent"] = "recurrent"
     input: InputConfig = None
     cell: Annotated[str, name_of(CELLS, "cell")] = "gru"
@@ -31,9 +34,6 @@ class RecurrentEncoderConfig(Section):
     layers: Depth = 1
     bidirectional: bool | Literal["first", "interleaved"] = True  # DIRECTIONS
     reverse: bool = False  # read the source from its end (Sutskever et al. 2014, section 3.3)
-    connections: Annotated[str, name_of(CONNECTIONS, "connection")] = "plain"  # between layers
-    connect_from: Positive = 1  # the lowest layer that has the connection over it
-    connect_top: bool = False  # whether the top layer has it too
     memory_size: Size | None = None  # of each state as the decoder reads it, projected; as it is unless given
     dropout: Rate = 0.0
     locked_dropout: bool = False  # one mask for all steps of a sequence
@@ -76,7 +76,7 @@ def stack_of(config: RecurrentEncoderConfig, cell: type[Cell], directions: list[
     return RecurrentStack(
         cell, config.embedding_size, config.hidden_size, config.layers, directions, config.dropout, config.locked_dropout,
         config.recurrent_dropout, config.layer_norm, choose(CONNECTIONS, config.connections, "connection"),
-        config.connect_from, config.connect_top, experts, under,
+        config.connect_from, config.connect_top, experts, under, config.attend,
     )  # fmt: skip
 
 
@@ -100,6 +100,10 @@ class RecurrentEncoder(Encoder):
         self.project = None if config.memory_size is None else Linear(self.stack.output_size, config.memory_size, bias=False)
         self.memory_size = config.memory_size or self.stack.output_size
         self.summary_size = cell.ends * sum(layer.output_size for layer in self.stack.layers)  # type: ignore[misc]
+
+    @property
+    def limit(self) -> Limit | None:
+        return places_below(self.stack)
 
     def forward(self, values: Shaped[Tensor, "batch *values"], lengths: Int[Tensor, "batch"] | None = None) -> Memory:
         """All states of the top layer, and what every layer and direction ended with."""

@@ -1,4 +1,4 @@
-"""Recurrent layers: two directions, deep stacks and what connects them, dropout that stays the same over time."""
+"""Recurrent layers: two directions, deep stacks, dropout that stays the same over time."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
@@ -10,100 +10,12 @@ from torch import Tensor, nn
 from regard.errors import UserError
 from regard.nn.dropout import Dropout, LockedDropout
 from regard.nn.lengths import length_mask
-from regard.nn.linear import Linear, bind_linear, bind_projection
 from regard.nn.recurrent.cell import Cell, CellList, CellState
+from regard.nn.recurrent.connections import Attend, Connection, Outputs, connection_over
 from regard.nn.recurrent.scan import reverse_within, scan
 from regard.nn.transformer.experts import Between
 
-Outputs = Float[Tensor, "batch time size"]
 States = Sequence[CellState]  # one a direction
-
-
-Connect = Callable[[Tensor, Tensor, Tensor | None], Tensor]
-
-
-class Connection(nn.Module):
-    """What goes from one layer to the next: h_k  (Schmidhuber 1992, El Hihi & Bengio 1996)."""
-
-    carried = 0  # elements of each cell's W x that it takes along
-
-    def __init__(self, input_size: int, output_size: int, width: int = 0, cells: int = 1, top: bool = False) -> None:
-        super().__init__()
-        self.size = output_size  # of what it gives
-
-    def bind(self) -> Connect:
-        """(a layer's input, its output, W x of its cells if carried) -> the next layer's input, as a function for one pass."""
-        return lambda inputs, outputs, share: outputs
-
-    def share(self, cells: Iterable[Cell], inputs: Float[Tensor, "*rows input"]) -> Float[Tensor, "*rows carried"] | None:
-        """Of a layer that was scanned, which keeps no W x."""
-        return torch.cat([feed_forward(cell, inputs, self.carried) for cell in cells], dim=-1) if self.carried else None
-
-    def forward(
-        self,
-        inputs: Float[Tensor, "*rows input"],
-        outputs: Float[Tensor, "*rows output"],
-        share: Float[Tensor, "*rows carried"] | None = None,
-    ) -> Float[Tensor, "*rows size"]:
-        return self.bind()(inputs, outputs, share)
-
-
-class Residual(Connection):
-    """h_k + x_k, where they have one size  (Wu et al. 2016, section 3.1)."""
-
-    def bind(self) -> Connect:
-        return lambda inputs, outputs, share: outputs + inputs if inputs.shape == outputs.shape else outputs
-
-
-class FastForward(Connection):
-    """f_{k+1} = V [h_k; f_k]: a way from the words to the top that is linear, with a matrix of its own."""
-
-    def __init__(self, input_size: int, output_size: int, width: int = 0, cells: int = 1, top: bool = False) -> None:
-        super().__init__(input_size, output_size)
-        self.join = Linear(input_size + output_size, output_size)
-
-    def bind(self) -> Connect:
-        join = bind_linear(self.join)
-        return lambda inputs, outputs, share: join(torch.cat([outputs, inputs.to(outputs.dtype)], dim=-1))
-
-
-class FastForwardHalf(Connection):
-    """f_{k+1} = W_{k+1} [h_k; half of f_k], where f_k is what a cell's sums get from below: the linear way runs through the
-    cells' own matrices. The top gives [h_k; all of f_k]  (Zhou et al. 2016, sections 3.1 and 3.2)."""
-
-    def __init__(self, input_size: int, output_size: int, width: int = 0, cells: int = 1, top: bool = False) -> None:
-        super().__init__(input_size, output_size)
-        self.carried = width if top else width // 2
-        self.size = output_size + cells * self.carried
-
-    def bind(self) -> Connect:
-        def connect(inputs: Tensor, outputs: Tensor, share: Tensor | None) -> Tensor:
-            assert share is not None
-            carried = share[..., : self.size - outputs.shape[-1]]
-            return torch.cat([outputs, carried.to(outputs.dtype)], dim=-1)
-
-        return connect
-
-
-CONNECTIONS: dict[str, type[Connection]] = {
-    "plain": Connection,
-    "residual": Residual,
-    "fast_forward": FastForward,
-    "fast_forward_half": FastForwardHalf,
-}
-
-
-def connection_over(layer: int, layers: int, kind: type[Connection], first: int = 1, top: bool = False) -> type[Connection]:
-    """Layers are counted from 1: `kind` from layer `first` on, and over the top one only if told so."""
-    return kind if layer >= first and (layer < layers or top) else Connection
-
-
-def feed_forward(cell: Cell, inputs: Float[Tensor, "*rows input"], count: int) -> Float[Tensor, "*rows count"]:
-    """The first `count` elements of what a cell's sums get from its input: W x + b, where it is no more than that."""
-    linear: nn.Linear = cell.from_input  # type: ignore[assignment]
-    if getattr(cell, "normed", False) or linear.out_features != cell.width:
-        return cell.project(inputs)[..., :count]
-    return bind_projection(linear.weight[:count], linear.bias[:count])(inputs)
 
 
 def recurrent_mask(cell: Cell, like: Float[Tensor, "batch *rest"], rate: float, training: bool) -> Tensor | None:
@@ -169,6 +81,7 @@ class RecurrentStack(nn.Module):
         dropout: float = 0.0, locked: bool = False, recurrent_dropout: float = 0.0, layer_norm: bool = False,
         connection: type[Connection] = Connection, connect_from: int = 1, connect_top: bool = False,
         experts: Callable[[int], Between] | None = None, experts_under: int = 0,
+        attention: Attend | None = None,
     ) -> None:  # fmt: skip
         super().__init__()
         self.dropout = LockedDropout(dropout) if locked else Dropout(dropout)
@@ -179,7 +92,7 @@ class RecurrentStack(nn.Module):
                 self.between = experts(self.output_size)
             layer = RecurrentLayer(cell, self.output_size, hidden_size, ways, layer_norm, recurrent_dropout)
             kind = connection_over(depth, layers, connection, connect_from, connect_top)
-            over = kind(self.output_size, layer.output_size, layer.cells[0].width, len(layer.cells), top=depth == layers)
+            over = kind(self.output_size, layer.output_size, layer.cells[0].width, ways, depth == layers, attention)
             self.layers.append(layer)
             self.connections.append(over)
             self.output_size = over.size
@@ -203,6 +116,8 @@ class RecurrentStack(nn.Module):
         lengths: Int[Tensor, "batch"] | None = None,
         states: Sequence[States] | None = None,
     ) -> RecurrentOutput:
+        if states is not None and any(connection.attends for connection in self.connections):
+            raise UserError("layers that attend to the states below read whole texts: begin each without earlier states")
         last, cost = list[States](), None
         for depth, (layer, connection) in enumerate(zip(self.layers, self.connections, strict=True)):
             if self.between is not None and depth + 1 == self.experts_under:
@@ -210,7 +125,7 @@ class RecurrentStack(nn.Module):
                 cost = self.between.experts.cost(use)
             inputs = self.dropout(inputs)
             outputs, end = layer(inputs, lengths, None if states is None else states[depth])
-            inputs = connection(inputs, outputs, connection.share(layer.cells, inputs))  # type: ignore[operator]
+            inputs = connection(inputs, outputs, connection.share(layer.cells, inputs), lengths)  # type: ignore[operator]
             last.append(end)
         return RecurrentOutput(inputs, last, cost)
 
