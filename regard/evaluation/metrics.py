@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from regard.data.links import Link, Links
 from regard.errors import UserError
-from regard.evaluation import edits, translation
+from regard.evaluation import edits, labels, translation
 from regard.evaluation.score import Counted as Counted
 from regard.evaluation.score import References, how_many, paired, percent
 from regard.evaluation.score import Score as Score
@@ -79,14 +79,6 @@ def perplexity(sums: list[float]) -> float:
     return math.exp(min(nats, 700.0)) if nats < math.inf else math.inf
 
 
-def labels_right(found: Sequence[Sequence[str]], truth: Sequence[Sequence[str]]) -> list[tuple[int, int]]:
-    """Over all positions of all rows; one too few or too many is wrong."""
-    return [
-        (sum(one == other for one, other in zip(labels, wanted, strict=False)), max(len(labels), len(wanted)))
-        for labels, wanted in zip(found, truth, strict=True)
-    ]
-
-
 class AlignmentScore(NamedTuple):
     """Shares between 0 and 1; a low error rate is good."""
 
@@ -152,7 +144,9 @@ METRICS: dict[str, Metric] = {
     "per": errors_of("PER", edits.words_anywhere, "word in any place", usual=False),
     "loss": Metric(Counted("loss", nats_and_tokens, nats_per_token), "likelihood", higher_is_better=False),
     "perplexity": Metric(Counted("perplexity", nats_and_tokens, perplexity), "likelihood", higher_is_better=False),
-    "accuracy": Metric(Counted("accuracy", labels_right, percent), "labels", perfect=100.0),
+    "accuracy": Metric(Counted("accuracy", labels.labels_right, percent), "labels", perfect=100.0),
+    "macro_f1": Metric(labels.MACRO_F1, "labels", perfect=100.0),
+    "span_f1": Metric(labels.SPAN_F1, "labels", usual=False, perfect=100.0),
     "aer": Metric(of_alignment("error_rate"), "links", higher_is_better=False),
     "alignment_precision": Metric(of_alignment("precision"), "links"),
     "alignment_recall": Metric(of_alignment("recall"), "links"),
