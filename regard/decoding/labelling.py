@@ -85,12 +85,13 @@ class TrainedLabeller(Trained):
         problems = check_values(self.fields, columns)[1]
         wrong = {**problems["source"], **problems[self.model.writes]}
         (sources, _), (wanted, _) = (self.encoded(name, values) for name, values in columns.items())
-        found = list[Likelihood | None]([None] * len(both))
-        for some in self.batches(sources, wrong | self.problems(sources)):
+        wrong |= self.unread(sources)
+        found: list[Likelihood | None] = [None if row in wrong else Likelihood(0.0, 0) for row in range(len(both))]
+        for some in self.batches(sources, wrong):
             log_probs = self.log_probs([sources[row] for row in some], [wanted[row] for row in some])
             for row, log_prob in zip(some, log_probs, strict=True):
                 found[row] = Likelihood(log_prob, len(wanted[row]))
-        scored = Answers(found, dict(sorted((wrong | self.problems(sources)).items()))).all("rows")
+        scored = Answers(found, dict(sorted(wrong.items()))).all("rows")
         return scored[0] if alone else scored
 
     @torch.inference_mode()
@@ -104,8 +105,9 @@ class TrainedLabeller(Trained):
     def labelled(self, texts: Sequence[str]) -> Answers[Labelled]:
         """What the model says of each text."""
         tokens, problems = self.encoded("source", texts)
-        problems |= self.problems(tokens)
-        results: list[Labelled | None] = [None] * len(texts)
+        problems |= self.unread(tokens)
+        nothing = Labelled(torch.zeros(0, len(self.labels.names)), torch.zeros(0, dtype=torch.long), 0.0)
+        results: list[Labelled | None] = [None if row in problems else nothing for row in range(len(texts))]
         for rows in self.batches(tokens, problems):
             found = self.model.label(self.inputs([tokens[row] for row in rows]))
             for place, row in enumerate(rows):
@@ -115,6 +117,15 @@ class TrainedLabeller(Trained):
                 )
         return Answers(results, problems)
 
+    def unread(self, tokens: Sequence[Any]) -> Problems:
+        """Texts that are too long; and, where a text has one label and no end mark, those without a word."""
+        nothing = {row: "there is no word in it" for row, each in enumerate(tokens) if self.is_empty(each)}
+        return self.problems(tokens) | ({} if self.labels.like else nothing)
+
+    def is_empty(self, tokens: Any) -> bool:
+        """Whether there is nothing at all to read, not even an end mark."""
+        return len(tokens) + self.fields["source"].marks == 0
+
     def batches(self, tokens: Sequence[Any], problems: Problems) -> Iterator[list[int]]:
-        lengths = [len(row) for row in tokens]
-        return batches(lengths, self.decoding.batch_tokens, [row for row in range(len(tokens)) if row not in problems])
+        read = [row for row, each in enumerate(tokens) if row not in problems and not self.is_empty(each)]
+        return batches([len(row) for row in tokens], self.decoding.batch_tokens, read)
