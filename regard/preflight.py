@@ -12,7 +12,7 @@ from torch.overrides import TorchFunctionMode
 
 import regard.corpora
 import regard.training.schedules  # noqa: F401 - like those below, it registers a table that recipes name
-from regard.data.fields import Shape, configure_fields, outlines
+from regard.data.fields import FIELDS, Shape, configure_fields, outlines
 from regard.data.store import files_of
 from regard.decoding.generator import TrainedGenerator
 from regard.decoding.load import can_give, used_as
@@ -21,7 +21,7 @@ from regard.evaluation.candidates import SEARCHES
 from regard.evaluation.evaluate import SOURCES
 from regard.evaluation.metrics import METRICS
 from regard.memory import free_memory, spoken
-from regard.models import MODELS, Model, ModelConfig, build, configure
+from regard.models import MODELS, Labeller, Model, ModelConfig, build, configure
 from regard.models.device import choose_device
 from regard.models.penalties import PENALTIES
 from regard.overrides import flatten
@@ -62,7 +62,8 @@ def check(recipe: Recipe) -> None:
         if asked and not model.has_attention:
             raise RecipeError(f"{key} asks where the model looks, and this one has no attention: leave it out")
     for key in ("unknown_words", "made_up_stems"):
-        if getattr(training, key) and not config.copies_words:
+        labels = key == "unknown_words" and isinstance(model, Labeller) and FIELDS[shapes[0].kind].has_words
+        if getattr(training, key) and not config.copies_words and not labels:
             raise RecipeError(
                 f"training.{key} is about what both sides share and can be copied, and this model does not copy: set "
                 f"model.decoder.copy_words=added, or leave training.{key} out"

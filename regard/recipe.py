@@ -145,7 +145,8 @@ class Training(Section):
     clip: Annotated[float, Field(gt=0)] | None = 1.0  # the largest norm of the gradients; null: whatever it is
     label_smoothing: Rate = 0.1
     scheduled_sampling: Rate = 0.0  # chance that a step reads the model's own last word instead of the true one
-    unknown_words: Rate = 0.0  # chance that a word both sides have is hidden from both, so that it can only be copied
+    # chance that a word both sides have is hidden from both, so that it can only be copied; of labellers: a source word
+    unknown_words: Rate = 0.0
     made_up_stems: Rate = 0.0  # chance that a row has other letters inside the stretches that both of its sides share
     penalties: dict[str, Amount] = {}  # on attention weights, by name
     start_from: File | None = None  # a run or a model directory whose weights and tokenizers to begin with

@@ -112,6 +112,7 @@ def fit(
     preflight.fitting(configure(recipe.model), prepared.shapes, processes.device)
     torch.manual_seed(recipe.training.seed)
     model = build(configure(recipe.model), *prepared.shapes).to(processes.device)
+    model.learn_from(prepared.fields)
     parameters = sum(parameter.numel() for parameter in model.parameters())
     epochs = recipe.training.updates / len(prepared.plan)
     say(f"{parameters:,} parameters on {processes.device}{tell_threads(processes.device)}")

@@ -40,7 +40,10 @@ def outline(name: str) -> Model:
 
 def fewer_experts(name: str) -> list[str]:
     """The recipe at its own size; with eight experts a layer where it is very large."""
-    model, parameters = read(name).model, sum(one.numel() for one in outline(name).parameters())
+    model = read(name).model
+    if model.get("kind") in ("tagger", "classifier"):
+        return []
+    parameters = sum(one.numel() for one in outline(name).parameters())
     sides = [f"{side}." for side in ("encoder", "decoder") if side in model] or [""]
     return [f"model.{side}experts.number=8" for side in sides] if parameters > MANY else []
 
@@ -75,7 +78,26 @@ def check_weights(path: Path) -> None:
     assert kinds == {"F32"}, kinds
 
 
+def labels_through(name: str, precision: str, data: Path, run: Path) -> None:
+    """A tagger or a classifier: train, predict, evaluate, resume. Tags are the lengths of words, labels those of sentences."""
+    texts = (data / "train.la").read_text(encoding="utf-8").splitlines()
+    column = "tags" if read(name).model["kind"] == "tagger" else "label"
+    truth = [" ".join(f"B-{len(word)}" for word in text.split()) if column == "tags" else f"{len(text) // 8}" for text in texts]
+    (run.with_name(f"{run.name}.{column}")).write_text("".join(f"{one}\n" for one in truth), encoding="utf-8")
+    files = "--source", data / "train.la", "--column", f"{column}={run.with_name(f'{run.name}.{column}')}"
+    regard("train", name, *files, "--run", run, *changes(name, precision), "training.updates=30")
+    check_training(run, 30)
+    check_weights(run / "model" / "model.safetensors")
+    answers = regard("predict", run, stdin="".join(f"{line}\n" for line in (LINES[0], LINES[2]))).splitlines()
+    assert [len(one.split()) for one in answers] == ([5, 5] if column == "tags" else [1, 1])
+    assert "accuracy" in regard("evaluate", run, *files)
+    regard("train", "--run", run, "--resume", "training.updates=40", "training.validate_every=10")
+    check_training(run, 40)
+
+
 def through(name: str, precision: str, data: Path, run: Path) -> None:
+    if read(name).model.get("kind") in ("tagger", "classifier"):
+        return labels_through(name, precision, data, run)
     files = "--source", data / "train.la", "--target", data / "train.en"
     words = ["train", name, *files, "--run", run, *changes(name, precision)]
     regard(*words, "training.updates=30")

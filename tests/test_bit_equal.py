@@ -4,12 +4,13 @@ from pathlib import Path
 
 import bit_equal
 import pytest
+from recipes_by_shape import WRITERS
 
 from regard.models import configure
-from regard.recipe import Recipe, built_in, override, parse, read_values
+from regard.recipe import Recipe, override, parse, read_values
 
 
-@pytest.mark.parametrize("name", [*built_in(), *bit_equal.VARIANTS])
+@pytest.mark.parametrize("name", [*WRITERS, *bit_equal.VARIANTS])
 def test_every_recipe_is_made_small_and_nothing_else(name):
     recipe, *words = bit_equal.words(name, Path("data"))
     values = read_values(recipe)

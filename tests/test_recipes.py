@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from recipes_by_shape import WRITERS
 
 import regard
 from regard import run
@@ -89,7 +90,7 @@ def in_time(name):
     return pytest.param(name, marks=pytest.mark.slow) if twin or one_cell else name
 
 
-@pytest.mark.parametrize("name", [in_time(name) for name in built_in()])
+@pytest.mark.parametrize("name", [in_time(name) for name in WRITERS])
 def test_a_recipe_overfits_saves_loads_and_decodes_the_same(name, handful, tmp_path):
     folder, pairs = handful
     values = read_values(name)
@@ -111,7 +112,7 @@ def test_a_recipe_overfits_saves_loads_and_decodes_the_same(name, handful, tmp_p
     ]
 
 
-SYSTEMS = [name for name in built_in() if name != "demo" and not name.startswith("latin-")]
+SYSTEMS = [name for name in WRITERS if name != "demo" and not name.startswith("latin-")]
 
 
 @pytest.mark.parametrize("name", SYSTEMS)
@@ -148,7 +149,7 @@ def test_convs2s_has_the_layers_of_its_paper():
         assert side.blocks == [(512, 3)] * 10 + [(768, 3)] * 3 + [(2048, 1)] * 2
 
 
-@pytest.mark.parametrize("name", built_in())
+@pytest.mark.parametrize("name", WRITERS)
 def test_a_recipe_builds_at_its_own_size_and_loads_its_weights_back(name):
     """With numbers where there are not too many of them, in shape only otherwise."""
     config = configure(read_values(name)["model"])

@@ -78,6 +78,9 @@ def evaluate(
         typer.Option(help="Write the worst outputs to this .tsv or .jsonl file; of several test sets, to FILE.NAME."),
     ] = None,
     number: Annotated[int, typer.Option(min=1, help="How many of them.")] = 50,
+    against: Annotated[
+        Path | None, typer.Option(help="Another run on the same rows: is one better? Differences, with p-values.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of a table.")] = False,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
 ) -> None:
@@ -87,6 +90,8 @@ def evaluate(
     files = {"source": source, "target": target, "pairs": pairs, "alignment": alignment}
     wanted = Wanted(metric or [], beam, lengths, same_source, output, worst)
     trained, tests = read_sets(run, device, files, named(column), reference or [], wanted)
+    if against is not None:
+        return tell_against(against, device, trained, tests, wanted, as_json)
     results, failed, by = dict[str, Any](), False, decides(run)
     for name, test in tests.items():
         failed = tell_long(name, trained, test) or failed
@@ -161,6 +166,40 @@ def refuse(run: Path, trained: "Trained", wanted: Wanted, references: bool) -> N
             raise UserError(f"{run}: {option} is for models with outputs or labels, and this one {trained.does}: leave it out")
 
 
+def tell_against(
+    against: Path, device: str, trained: "Trained", tests: dict[str, TestSet], wanted: Wanted, as_json: bool
+) -> None:
+    """Both models on the same rows, beside each other."""
+    from regard.cli.generate import given
+    from regard.decoding.load import load
+    from regard.errors import UserError
+    from regard.evaluation.comparison import compare
+    from regard.evaluation.evaluate import Question
+
+    for option, value in (("--output", wanted.output), ("--worst", wanted.worst), ("--by-length", wanted.lengths)):
+        if value:
+            raise UserError(f"{option} is for one model; leave it out, or --against")
+    other = load(against, device)
+    if list(other.fields) != list(trained.fields):
+        raise UserError(f"{against}: it reads and writes {', '.join(other.fields)}, not {', '.join(trained.fields)}")
+    results = dict[str, Any]()
+    for name, test in tests.items():
+        questions = [
+            Question(one, test.rows, test.gold, one.settings(**given(beam=wanted.beam)), test.further, wanted.same_source)
+            for one in (trained, other)
+        ]
+        found = compare(questions[0], questions[1], wanted.metrics)
+        results[name] = [one._asdict() for one in found]
+        if not as_json:
+            typer.echo(f"{name}: {len(test.rows):,} rows, against {against}")
+        for one in () if as_json else found:
+            values = f"{rounded(one.ours):>9} {rounded(one.theirs):>9}   {one.ours - one.theirs:+.3f}"
+            between = ", ".join(f"{end:+.3f}" for end in one.interval)
+            typer.echo(f"  {one.name:22} {values} [{between}]   p = {one.p_value:.3f}")
+    if as_json:
+        typer.echo(json.dumps(results, indent=1))
+
+
 def read_set(one: Any, trained: "Trained", more: Sequence[Path], same_source: bool) -> TestSet:
     """From its files; rows that training held out are there already."""
     from regard.data.links import read_links
@@ -221,6 +260,7 @@ def as_values(result: Result, lengths: bool, same_source: bool) -> dict[str, Any
         **{score.name: score.value for score in result.scores},
         "intervals": {score.name: list(score.interval) for score in result.scores if score.interval is not None},
         "signatures": [score.signature for score in result.scores if score.signature],
+        **{f"{score.name} by label": [part._asdict() for part in score.parts] for score in result.scores if score.parts},
         **({"by_length": [[label, count, score.value] for label, count, score in result.groups]} if lengths else {}),
     }
 
@@ -229,10 +269,16 @@ def show(name: str, result: Result, what: str, same_source: bool) -> None:
     inputs = f", {len(result.test.inputs):,} inputs" if same_source else ""
     typer.echo(f"{name}: {len(result.test.rows):,} {what}{inputs}")
     for score in result.scores:
-        low_high = "" if score.interval is None else f"[{', '.join(map(rounded, score.interval))}]"
-        typer.echo(f"  {score.name:22} {rounded(score.value):>9} {low_high:18} {score.signature}".rstrip())
+        tell_score(score, f"{score.name:22}")
+        for part in score.parts:
+            tell_score(part, f"  {part.name:20}")
     for label, count, score in result.groups:
         typer.echo(f"  {label:22} {rounded(score.value):>9} ({count:,} pairs)")
+
+
+def tell_score(score: "Score", name: str) -> None:
+    low_high = "" if score.interval is None else f"[{', '.join(map(rounded, score.interval))}]"
+    typer.echo(f"  {name} {rounded(score.value):>9} {low_high:18} {score.signature}".rstrip())
 
 
 def rounded(value: float) -> str:

@@ -96,7 +96,8 @@ def column_of(field: Field, rows: Sequence[Any]) -> Column:
     """Of rows that are in no store, such as sentences to translate, as the field has encoded them."""
     lengths = np.array([len(row) for row in rows], np.int64)
     if field.features:
-        values = np.concatenate([np.zeros((0, *field.features), field.width), *rows])
+        width = field.width if field.largest is None else np.int64
+        values = np.concatenate([np.zeros((0, *field.features), width), *rows])
     else:
         values = np.array([value for row in rows for value in row], np.int64)
     side = Sequences(values, np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)]), field.form, field.marks)

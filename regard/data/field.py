@@ -46,6 +46,7 @@ class Field(ABC):
     features: tuple[int, ...] = ()  # of each position
     largest: int | None = None  # integers are below it; None: not integers
     width: ClassVar[str] = "<f4"  # of what is no integer
+    has_words: ClassVar[bool] = False  # whether a position is a token, or begins with one
     from_files: ClassVar[bool] = False  # whether a value is the name of a file that holds what a model reads
 
     @classmethod
@@ -61,6 +62,11 @@ class Field(ABC):
     def located(cls, values: list[str], folder: Path) -> list[str]:
         """Names of files are relative to the folder of the file that names them."""
         return values
+
+    @classmethod
+    def features_of(cls, shape: Shape) -> tuple[int, ...]:
+        """`features` of a field of this shape."""
+        return shape.sizes if cls.from_files else ()
 
     @property
     @abstractmethod

@@ -9,6 +9,7 @@ from regard.data.field import FORMAT, Field, FieldFitter, Problems, Shape
 from regard.data.files import Image, Vectors
 from regard.data.labels import Label, Tags
 from regard.data.readers import BadRows, read_rows
+from regard.data.spelled import Spelled
 from regard.data.texts import Text, texts, tokenizer_of, words_alone
 from regard.data.tokenizer import LARGEST
 from regard.data.tokenizers import load_tokenizer
@@ -18,11 +19,13 @@ from regard.problems import hint
 from regard.recipe import Data, choose, parse
 
 __all__ = [
-    "FIELDS", "Field", "FieldFitter", "Image", "Label", "Problems", "Shape", "Tags", "Text", "Vectors", "configure_fields",
-    "fit_fields", "load_field", "outlines", "texts", "tokenizer_of",
+    "FIELDS", "Field", "FieldFitter", "Image", "Label", "Problems", "Shape", "Spelled", "Tags", "Text", "Vectors",
+    "configure_fields", "fit_fields", "load_field", "outlines", "texts", "tokenizer_of",
 ]  # fmt: skip
 
-FIELDS: dict[str, type[Field]] = {"text": Text, "label": Label, "tags": Tags, "vectors": Vectors, "image": Image}
+FIELDS: dict[str, type[Field]] = {
+    "text": Text, "label": Label, "tags": Tags, "vectors": Vectors, "image": Image, "spelled": Spelled,
+}  # fmt: skip
 
 
 def configure_fields(data: Data, columns: Mapping[str, str]) -> dict[str, Any]:
@@ -51,8 +54,9 @@ def fit_fields(data: Data, configs: Mapping[str, Any]) -> dict[str, Field]:
     assert data.train is not None
     fitters: dict[str, FieldFitter] = {}
     for name, config in configs.items():
-        alike = [other for other in fitters if getattr(configs[other], "tokenizer", None) is data.tokenizer]
-        shared = data.tokenizer.shared and alike and getattr(config, "tokenizer", None) is data.tokenizer
+        ours = {other: one for other, one in configs.items() if getattr(one, "tokenizer", None) is data.tokenizer}
+        alike = [other for other in fitters if other in ours and ours[other].kind == config.kind]
+        shared = data.tokenizer.shared and alike and name in ours
         fitters[name] = fitters[alike[0]] if shared else FIELDS[config.kind].fitter(config)
     labelled = {FIELDS[config.kind].like for config in configs.values()} & {  # texts whose tokens have a tag each
         name for name, config in configs.items() if FIELDS[config.kind] is Text

@@ -1,10 +1,12 @@
 """What a table is, where its name does not say so: its format, by how it begins, and which of its columns are which."""
 
 import csv
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+from regard.data.conll import CONLLU
 from regard.data.jsonl import first_keys
 from regard.data.lines import BYTE_ORDER_MARK, read_blocks, refuse_no_text
 from regard.data.parquet import MAGIC, column_names
@@ -18,6 +20,7 @@ USUAL = {"source": 0, "target": 1}  # what a recipe says of columns if it says n
 PAIRS = [
     ("source", "target"), ("src", "tgt"), ("src", "trg"), ("input", "output"), ("question", "answer"), ("prompt", "completion"),
     ("sentence", "translation"), ("text", "summary"), ("document", "summary"),
+    ("text", "label"), ("sentence", "label"), ("tokens", "tags"), ("words", "tags"), ("form", "upos"),
 ]  # fmt: skip
 HEADER = {name for pair in PAIRS for name in pair} | {"label", "tags"}
 LANGUAGES = {
@@ -63,6 +66,20 @@ def are_columns(text: bytes) -> bool:
     except csv.Error:
         return False
     return bool(widths) and widths[0] > 1 and 2 * widths.count(widths[0]) > len(widths)
+
+
+def are_sentences(text: bytes) -> bool:
+    """Lines of two or more columns, as many in each, and blank lines between some: tables have none, and prose is ragged."""
+    lines = text[:SEEN].decode(errors="replace").rstrip().split("\n")
+    whole = [line.strip() for line in (lines if len(text) <= SEEN else lines[:-1])]
+    widths = {len(line.split("\t") if "\t" in line else line.split()) for line in whole if line}
+    return "" in whole and len(whole) > 4 and len(widths) == 1 and 1 not in widths
+
+
+def are_trees(text: bytes) -> bool:
+    """The first line that is no comment has ten columns and the number 1."""
+    first = next((line for line in text[:SEEN].split(b"\n") if line.strip() and not line.startswith(b"#")), b"")
+    return first.count(b"\t") == len(CONLLU) - 1 and re.match(rb"1(-\d+)?\t", first) is not None
 
 
 def not_a_table(first: bytes) -> str:
@@ -136,6 +153,8 @@ SIGNS: dict[str, Sign] = {
     ".parquet": Sign("Parquet", lambda text: text.startswith(MAGIC), "it begins with PAR1"),
     ".jsonl": Sign("JSONL", lambda text: text.lstrip().startswith(b"{"), "it begins with {"),
     ".moses": Sign("source ||| target", lambda text: b" ||| " in first_line(text), "its first line has |||"),
+    ".conllu": Sign("CoNLL-U", are_trees, "its first token has the number 1 and ten columns"),
+    ".conll": Sign("CoNLL", are_sentences, "its lines have as many columns each and blank lines between them"),
     ".tsv": Sign("TSV", lambda text: b"\t" in first_line(text), "its first line has a tab"),
     ".csv": Sign("CSV", are_columns, "its first line has a comma and no tab"),
 }
@@ -146,4 +165,5 @@ HEADINGS: dict[str, Callable[[Path], list[str]]] = {
     ".csv": lambda path: first_row(csv_blocks(path)),
     ".jsonl": first_keys,
     ".parquet": column_names,
+    ".conllu": lambda path: list(CONLLU),
 }

@@ -1,7 +1,7 @@
 """Tables of JSON objects, one per line."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from regard.data.faults import Fault
@@ -29,7 +29,8 @@ def jsonl_rows(path: Path, lines: Lines, keys: Mapping[str, str]) -> Rows:
         texts.append([""] * len(keys))
         if number not in bad:
             try:
-                texts[-1] = json_texts(text, keys.values())
+                row = json_object(json_value(text))
+                texts[-1] = [json_cell(row, key, name) for name, key in keys.items()]
             except BadValue as problem:
                 bad[number] = Fault(path, number, str(problem))
     return good_rows(dict.fromkeys(keys, path), dict(zip(keys, map(list, zip(*texts, strict=True)), strict=True)), numbers, bad)
@@ -63,9 +64,20 @@ def json_object(value: object) -> dict[str, object]:
     return value
 
 
-def json_texts(text: str, keys: Iterable[str]) -> list[str]:
-    row = json_object(json_value(text))
-    return [json_text(row, key) for key in keys]
+def json_cell(row: dict[str, object], key: str, name: str) -> str:
+    """Of tokens or tags in an array, the text that spaces separate; of a label that is a number, its digits."""
+    value = row.get(key)
+    if isinstance(value, list):
+        return " ".join(map(one_token, value))
+    return str(value) if type(value) is int and name not in ("source", "target") else json_text(row, key)
+
+
+def one_token(value: object) -> str:
+    """Of an array of tokens or tags."""
+    text = str(value) if type(value) is int else value
+    if not isinstance(text, str) or text.split() != [text]:
+        raise BadValue(f"{value!r:.40} in an array of tokens is empty, has spaces in it, or is {json_kind(value)}")
+    return text
 
 
 def json_line(row: Mapping[str, object]) -> str:

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
 from regard.data.field import FEWEST, Field, FieldFitter, Problems, Shape
+from regard.errors import UserError
 from regard.problems import hint
 from regard.recipe import Section
 
@@ -19,8 +20,9 @@ class Label(Field):
     kind, form, what = "label", "single", "label"
     Config: ClassVar[type[Section]] = LabelConfig
 
-    def __init__(self, names: Sequence[str]) -> None:
+    def __init__(self, names: Sequence[str], counts: Sequence[int] | None = None) -> None:
         self.names, self.largest = list(names), len(names) + 1
+        self.counts = None if counts is None else list(counts)  # in the training rows; older versions did not keep them
         self.numbers = {name: number for number, name in enumerate(names, start=1)}
 
     @staticmethod
@@ -51,8 +53,14 @@ class Label(Field):
     def decode(self, numbers: Iterable[int]) -> str:
         return " ".join(self.names[number - 1] for number in numbers)
 
+    @property
+    def known_counts(self) -> list[int]:
+        if self.counts is None:
+            raise UserError("class_weights need the counts of labels, and the model to start from did not keep them")
+        return self.counts
+
     def facts(self) -> dict[str, Any]:
-        return {"names": self.names}
+        return {"names": self.names} if self.counts is None else {"names": self.names, "counts": self.counts}
 
     @classmethod
     def restore(cls, facts: Mapping[str, Any]) -> "Label":
@@ -65,7 +73,10 @@ class Label(Field):
             raise TypeError("its names are not such as a value is cut into")
         if len(set(names)) < len(names):
             raise ValueError("it has a name twice")
-        return cls(names)
+        counts = facts.get("counts")
+        if counts is not None and ([type(count) for count in counts] != [int] * len(names) or min(counts) < 1):
+            raise ValueError("its counts are not one for each name")
+        return cls(names, counts)
 
 
 class TagsConfig(Section):
@@ -94,4 +105,5 @@ class NamesFitter(FieldFitter):
             self.counts.update(self.field.split(value))
 
     def finish(self) -> Label:
-        return self.field(sorted(self.counts, key=lambda name: (-self.counts[name], name)))
+        names = sorted(self.counts, key=lambda name: (-self.counts[name], name))
+        return self.field(names, [self.counts[name] for name in names])

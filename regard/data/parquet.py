@@ -72,17 +72,22 @@ def chosen(path: Path, schema: Any, columns: Columns) -> dict[str, str]:
         found[name] = names[column] if isinstance(column, int) else str(column)
         if names.count(found[name]) != 1:
             raise DataError(f"{path}: {'two columns' if found[name] in names else 'no column'} {found[name]!r}; {told}")
-        if not holds_text(kind := schema.field(found[name]).type):
+        if not holds_text(kind := schema.field(found[name]).type, label=name not in ("source", "target")):
             raise DataError(
                 f"{path}: column {found[name]!r} holds {kind}, not text (the {name}); {told}: --column {name}=NAME says which"
             )
     return found
 
 
-def holds_text(kind: Any) -> bool:
+def holds_text(kind: Any, label: bool = False) -> bool:
+    """Text, or lists of tokens; of labels and tags numbers too."""
     from pyarrow import types
 
     kind = kind.value_type if types.is_dictionary(kind) else kind
+    if types.is_list(kind) or types.is_large_list(kind):
+        return holds_text(kind.value_type, label=True)
+    if label and types.is_integer(kind):
+        return True
     return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind))
 
 
@@ -102,8 +107,17 @@ def texts_of(array: Any) -> tuple[list[str], dict[int, str]]:
         values = array.to_pylist()
     except UnicodeDecodeError:
         values = [text_or_error(value) for value in array]
+    values = [as_text(value) for value in values]
     problems = {place: problem(value) for place, value in enumerate(values) if not isinstance(value, str)}
     return ["" if place in problems else value for place, value in enumerate(values)], problems
+
+
+def as_text(value: Any) -> Any:
+    """Tokens of a list separated by spaces, a number as its digits; what is no text stays."""
+    if isinstance(value, list):
+        wrong = [one for one in value if one is None or len(str(one).split()) != 1]
+        return ValueError(f"a list with {wrong[0]!r:.40}, which is no token") if wrong else " ".join(map(str, value))
+    return str(value) if isinstance(value, int) else value
 
 
 def text_or_error(value: Any) -> Any:
@@ -113,5 +127,7 @@ def text_or_error(value: Any) -> Any:
         return error
 
 
-def problem(value: UnicodeDecodeError | None) -> str:
-    return "null" if value is None else f"not UTF-8: byte {value.object[value.start]:#04x} at byte {value.start + 1}"
+def problem(value: ValueError | None) -> str:
+    if isinstance(value, UnicodeDecodeError):
+        return f"not UTF-8: byte {value.object[value.start]:#04x} at byte {value.start + 1}"
+    return "null" if value is None else str(value)

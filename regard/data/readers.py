@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import chain
 from pathlib import Path
 
+from regard.data.conll import read_conll, read_conllu
 from regard.data.faults import BadRows as BadRows
 from regard.data.faults import Fault as Fault
 from regard.data.formats import found_columns, guessed, told_format
@@ -97,4 +98,6 @@ READERS: dict[str, Callable[[Path, Columns], Iterator[Rows]]] = {
     ".moses": read_moses,
     ".jsonl": read_jsonl,
     ".parquet": read_parquet,
+    ".conll": read_conll,
+    ".conllu": read_conllu,
 }

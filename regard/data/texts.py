@@ -20,7 +20,7 @@ class TextConfig(Section):
 class Text(Field):
     """A text, cut by its tokenizer; END follows the last token."""
 
-    kind, form, marks, Config = "text", "marked", 1, TextConfig
+    kind, form, marks, has_words, Config = "text", "marked", 1, True, TextConfig
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self.tokenizer, self.largest = tokenizer, len(tokenizer)

@@ -5,7 +5,7 @@ import numpy as np
 import numpy.typing as npt
 
 from regard.data.batching import Batch, Integers
-from regard.data.tokenizer import PAD, UNKNOWN
+from regard.data.tokenizer import PAD, SPECIALS, UNKNOWN
 
 
 def hide_words(batch: Batch, chance: float, seed: int, step: int) -> Batch:
@@ -31,6 +31,19 @@ def hide_words(batch: Batch, chance: float, seed: int, step: int) -> Batch:
         "copies": copies._replace(values=offers, size=size),
     }  # fmt: skip
     return Batch({**batch.columns, **columns}, batch.rows)
+
+
+def hide_source(batch: Batch, chance: float, seed: int, step: int) -> Batch:
+    """With this chance a word of the source is UNKNOWN, so that a model learns what to do where it does not know a word; its
+    characters, where it is spelled out, stay."""
+    source = batch["source"]
+    assert batch.rows is not None, "what is hidden from a row depends on its place in the store"
+    words = source.values if source.values.ndim == 2 else source.values[..., 0]
+    uniform = (bits_of(seed, step, batch.rows[:, None], np.arange(words.shape[1])) >> np.uint64(11)) * 2.0**-53
+    reads = np.where((uniform < chance) & (words >= len(SPECIALS)), UNKNOWN, words)
+    if source.values.ndim > 2:
+        reads = np.concatenate([reads[..., None], source.values[..., 1:]], axis=-1)
+    return Batch({**batch.columns, "source": source._replace(values=reads)}, batch.rows)
 
 
 def bits_of(*numbers: int | Integers) -> npt.NDArray[np.uint64]:

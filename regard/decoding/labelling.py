@@ -1,23 +1,27 @@
 """A trained model that labels: predict, score."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, overload
 
 import torch
+from jaxtyping import Float, Int
 from torch import Tensor
 
-from regard.data.fields import Label
+from regard.data.batching import Batch, column_of
+from regard.data.fields import Label, Problems
 from regard.data.matching import check_values
 from regard.decoding.forcing import Likelihood
 from regard.decoding.inputs import Pair, Pairs, Texts, pairs_of, texts_of
 from regard.decoding.trained import Answers, Trained, batches
+from regard.models.device import on_device
 
 
 class Prediction(NamedTuple):
-    """The likeliest label of each position, or of the whole, and how probable each is."""
+    """The likeliest labels of all positions together, or of the whole, and how probable each of them is."""
 
     labels: list[str]
     probabilities: list[float]
+    log_prob: float  # of all of them together
 
     def __str__(self) -> str:
         return " ".join(self.labels)
@@ -25,6 +29,14 @@ class Prediction(NamedTuple):
     def __repr__(self) -> str:
         each = zip(self.labels, self.probabilities, strict=True)
         return f"Prediction({', '.join(f'{label} {chance:.3f}' for label, chance in each)})"
+
+
+class Labelled(NamedTuple):
+    """What the model says of one text."""
+
+    chances: Float[Tensor, "positions labels"]
+    best: Int[Tensor, "positions"]
+    log_prob: float
 
 
 class TrainedLabeller(Trained):
@@ -52,15 +64,15 @@ class TrainedLabeller(Trained):
         return found[0] if alone else found
 
     def predictions(self, texts: Sequence[str]) -> Answers[Prediction]:
-        def read(chances: Tensor, row: int) -> Prediction:
-            best = chances.max(dim=-1)
-            return Prediction([self.labels.names[at] for at in best.indices.tolist()], best.values.tolist())
+        return self.labelled(texts).map(self.prediction)
 
-        return self.each(texts, read)
+    def prediction(self, found: Labelled) -> Prediction:
+        chances = found.chances.gather(1, found.best[:, None])[:, 0].tolist()
+        return Prediction([self.labels.names[at] for at in found.best.tolist()], chances, found.log_prob)
 
     def distributions(self, texts: Iterable[str]) -> list[Tensor]:
         """[positions, labels] of each text: the probability of every label, in the order of `labels.names`."""
-        return self.each(texts_of(texts, "distributions")[0], lambda chances, row: chances).all("texts")
+        return self.labelled(texts_of(texts, "distributions")[0]).map(lambda found: found.chances).all("texts")
 
     @overload
     def score(self, rows: Pair) -> Likelihood: ...
@@ -69,31 +81,51 @@ class TrainedLabeller(Trained):
     def score(self, rows: Pairs) -> Any:
         """log p(labels | text) of each row, a text and its labels; of one row, one."""
         both, alone = pairs_of(rows, "score", "rows")
-        texts, labels = [text for text, _ in both], [names for _, names in both]
-        wanted, _ = self.labels.encode(labels)
-        _, problems = check_values(self.fields, {"source": texts, self.model.writes: labels})
-        wrong = problems["source"] | problems[self.model.writes]
-
-        def read(chances: Tensor, row: int) -> Likelihood | None:
-            if row in wrong:
-                return None
-            truth = torch.tensor(wanted[row], device=chances.device) - 1
-            return Likelihood(float(chances.log().gather(1, truth[:, None]).double().sum()), len(truth))
-
-        found = self.each(texts, read)
-        scored = Answers(found.results, dict(sorted((found.problems | wrong).items()))).all("rows")
+        columns = {"source": [text for text, _ in both], self.model.writes: [names for _, names in both]}
+        problems = check_values(self.fields, columns)[1]
+        wrong = {**problems["source"], **problems[self.model.writes]}
+        (sources, _), (wanted, _) = (self.encoded(name, values) for name, values in columns.items())
+        wrong |= self.unread(sources)
+        found: list[Likelihood | None] = [None if row in wrong else Likelihood(0.0, 0) for row in range(len(both))]
+        for some in self.batches(sources, wrong):
+            log_probs = self.log_probs([sources[row] for row in some], [wanted[row] for row in some])
+            for row, log_prob in zip(some, log_probs, strict=True):
+                found[row] = Likelihood(log_prob, len(wanted[row]))
+        scored = Answers(found, dict(sorted(wrong.items()))).all("rows")
         return scored[0] if alone else scored
 
     @torch.inference_mode()
-    def each(self, texts: Sequence[str], read: Callable[[Tensor, int], Any]) -> Answers[Any]:
-        """What `read` makes of the distributions of each text."""
+    def log_probs(self, sources: Sequence[Any], labels: Sequence[Any]) -> list[float]:
+        truth = on_device(Batch({self.model.writes: column_of(self.labels, labels)}), self.device)
+        batch = Batch({**self.inputs(sources).columns, **truth.columns})
+        found: list[float] = self.model.log_probs(batch).double().tolist()
+        return found
+
+    @torch.inference_mode()
+    def labelled(self, texts: Sequence[str]) -> Answers[Labelled]:
+        """What the model says of each text."""
         tokens, problems = self.encoded("source", texts)
-        problems |= self.problems(tokens)
-        results: list[Any] = [None] * len(texts)
-        lengths = [len(row) for row in tokens]
-        for rows in batches(lengths, self.decoding.batch_tokens, [row for row in range(len(texts)) if row not in problems]):
-            chances = self.model.predict(self.inputs([tokens[row] for row in rows]))
+        problems |= self.unread(tokens)
+        nothing = Labelled(torch.zeros(0, len(self.labels.names)), torch.zeros(0, dtype=torch.long), 0.0)
+        results: list[Labelled | None] = [None if row in problems else nothing for row in range(len(texts))]
+        for rows in self.batches(tokens, problems):
+            found = self.model.label(self.inputs([tokens[row] for row in rows]))
             for place, row in enumerate(rows):
-                positions = lengths[row] if chances.shape[1] > 1 or self.labels.like else 1
-                results[row] = read(chances[place, :positions], row)
+                positions = len(tokens[row]) if self.labels.like else 1
+                results[row] = Labelled(
+                    found.chances[place, :positions], found.best[place, :positions], float(found.log_prob[place])
+                )
         return Answers(results, problems)
+
+    def unread(self, tokens: Sequence[Any]) -> Problems:
+        """Texts that are too long; and, where a text has one label and no end mark, those without a word."""
+        nothing = {row: "there is no word in it" for row, each in enumerate(tokens) if self.is_empty(each)}
+        return self.problems(tokens) | ({} if self.labels.like else nothing)
+
+    def is_empty(self, tokens: Any) -> bool:
+        """Whether there is nothing at all to read, not even an end mark."""
+        return len(tokens) + self.fields["source"].marks == 0
+
+    def batches(self, tokens: Sequence[Any], problems: Problems) -> Iterator[list[int]]:
+        read = [row for row, each in enumerate(tokens) if row not in problems and not self.is_empty(each)]
+        return batches([len(row) for row in tokens], self.decoding.batch_tokens, read)

@@ -1,24 +1,29 @@
 """How far to trust a score: what it would be on other test sets of this kind, by the bootstrap (Koehn 2004)."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from regard.evaluation.metrics import Metric
-from regard.evaluation.score import Counted, Counts, Score
+from regard.evaluation.score import Counted, Counts, Score, percentiles
 
 RESAMPLES = 1000
 SEED = 12345
-ENDS = (2.5, 97.5)  # percentiles of the resampled scores: 95 % lie between them
 
 
 def with_interval(metric: Metric, found: Any, truth: Any, seed: int = SEED) -> Score:
     """The score and the interval, counted once; a metric that is no function of sums over rows has no interval."""
-    if not isinstance(metric.function, Counted):
+    function = metric.function
+    if not isinstance(function, Counted):
         return metric(found, truth)
-    counts = metric.function.counts(found, truth)
-    return metric.function.score(counts, truth)._replace(interval=interval(metric.function.value, counts, seed, RESAMPLES))
+    counts = function.counts(found, truth)
+    score = function.score(counts, truth)
+    if not len(counts):
+        return score
+    sums = resampled_sums(counts, seed, RESAMPLES)
+    between = percentiles([function.value(each) for each in sums.tolist()])
+    return score._replace(interval=between, parts=function.parts(found, truth, counts, sums))
 
 
 def interval(
@@ -27,13 +32,11 @@ def interval(
     """Of as many rows as there are, drawn with replacement, again and again; None where there is no row."""
     if not len(counts):
         return None
-    values = [value((times @ counts).tolist()) for times in resampled(len(counts), seed, resamples)]
-    low, high = np.percentile(values, ENDS).tolist()
-    return low, high
+    return percentiles([value(sums) for sums in resampled_sums(counts, seed, resamples).tolist()])
 
 
-def resampled(rows: int, seed: int, resamples: int) -> Iterator[Counts]:
-    """How often each row was drawn."""
-    chance = np.random.default_rng(seed)
-    for _ in range(resamples):
-        yield np.bincount(chance.integers(rows, size=rows), minlength=rows).astype(np.float64)
+def resampled_sums(counts: Counts, seed: int, resamples: int) -> Counts:
+    """[resamples, numbers]: the sums over rows that were drawn with replacement, each as often as it was drawn."""
+    chance, rows = np.random.default_rng(seed), len(counts)
+    times = (np.bincount(chance.integers(rows, size=rows), minlength=rows).astype(np.float64) for _ in range(resamples))
+    return np.stack([each @ counts for each in times])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from regard.data.links import Link, Links
 from regard.errors import UserError
-from regard.evaluation import edits, rouge, translation
+from regard.evaluation import edits, labels, rouge, translation
 from regard.evaluation.score import Counted as Counted
 from regard.evaluation.score import References, how_many, paired, percent
 from regard.evaluation.score import Score as Score
@@ -78,14 +78,6 @@ def perplexity(sums: list[float]) -> float:
     """e ** loss"""
     nats = nats_per_token(sums)
     return math.exp(min(nats, 700.0)) if nats < math.inf else math.inf
-
-
-def labels_right(found: Sequence[Sequence[str]], truth: Sequence[Sequence[str]]) -> list[tuple[int, int]]:
-    """Over all positions of all rows; one too few or too many is wrong."""
-    return [
-        (sum(one == other for one, other in zip(labels, wanted, strict=False)), max(len(labels), len(wanted)))
-        for labels, wanted in zip(found, truth, strict=True)
-    ]
 
 
 class AlignmentScore(NamedTuple):
@@ -162,7 +154,9 @@ METRICS: dict[str, Metric] = {
     },
     "loss": Metric(Counted("loss", nats_and_tokens, nats_per_token), "likelihood", higher_is_better=False),
     "perplexity": Metric(Counted("perplexity", nats_and_tokens, perplexity), "likelihood", higher_is_better=False),
-    "accuracy": Metric(Counted("accuracy", labels_right, percent), "labels", perfect=100.0),
+    "accuracy": Metric(Counted("accuracy", labels.labels_right, percent), "labels", perfect=100.0),
+    "macro_f1": Metric(labels.MACRO_F1, "labels", perfect=100.0),
+    "span_f1": Metric(labels.SPAN_F1, "labels", usual=False, perfect=100.0),
     "aer": Metric(of_alignment("error_rate"), "links", higher_is_better=False),
     "alignment_precision": Metric(of_alignment("precision"), "links"),
     "alignment_recall": Metric(of_alignment("recall"), "links"),

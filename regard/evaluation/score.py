@@ -13,6 +13,9 @@ References = Sequence[str] | Sequence[Sequence[str]]  # one for each row, or sev
 Counts = npt.NDArray[np.float64]  # [rows, numbers that add up]
 
 
+ENDS = (2.5, 97.5)  # percentiles of the resampled scores: 95 % lie between them
+
+
 class Score(NamedTuple):
     """A number with its name and, where the field has variants, the signature that tells them apart."""
 
@@ -20,6 +23,7 @@ class Score(NamedTuple):
     value: float
     signature: str = ""
     interval: tuple[float, float] | None = None  # 95 % of resampled test sets score between these
+    parts: tuple["Score", ...] = ()  # of each label, where it is made of them
 
 
 @dataclass(frozen=True)
@@ -38,6 +42,10 @@ class Counted:
     def counts(self, found: Any, truth: Any) -> Counts:
         rows = self.rows(found, truth)
         return np.array(rows, np.float64).reshape(len(rows), len(rows[0]) if len(rows) else 0)
+
+    def parts(self, found: Any, truth: Any, counts: Counts, resampled: Counts) -> tuple[Score, ...]:
+        """What it is made of, as scores with intervals: of these counts, and of the sums of resampled ones."""
+        return ()
 
     def score(self, counts: Counts, truth: Any) -> Score:
         return Score(self.name, self.value(counts.sum(axis=0).tolist()), self.signature(truth))
@@ -59,6 +67,12 @@ def how_many(references: References) -> str:
     """References a row, as sacreBLEU's signatures say it."""
     numbers = {1 if isinstance(one, str) else len(one) for one in references}
     return str(numbers.pop()) if len(numbers) == 1 else "var"
+
+
+def percentiles(values: Sequence[float]) -> tuple[float, float]:
+    """Between which 95 % of these values lie."""
+    low, high = np.percentile(values, ENDS).tolist()
+    return low, high
 
 
 def percent(sums: list[float]) -> float:

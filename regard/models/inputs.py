@@ -1,17 +1,18 @@
 """What stands before every encoder body: a column's values -> vectors [batch, source, size]. INPUTS names the ways."""
 
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import torch
-from jaxtyping import Float, UInt8
+from jaxtyping import Float, Int, UInt8
 from torch import Tensor, nn
 
-from regard.bounds import Size
+from regard.bounds import Size, Width
 from regard.data.fields import Shape
 from regard.errors import RecipeError
 from regard.nn.linear import Linear
-from regard.recipe import Section, choose, one_of
+from regard.nn.spelling import SPELLINGS
+from regard.recipe import Section, choose, name_of, one_of
 
 Table = Callable[[int, int], nn.Module]  # of a vocabulary's size and a vector's: how an encoder makes its embeddings
 
@@ -62,6 +63,34 @@ class Patches(nn.Module):
         return projected + self.places.to(projected.dtype)
 
 
+class CharactersConfig(Section):
+    kind: Literal["characters"] = "characters"
+    spelling: Annotated[str, name_of(SPELLINGS, "reader of characters")] = "convolutional"
+    size: Size = 64  # elements of each vector that its characters give; the rest is the word's own
+    character_size: Size = 32
+    width: Width = 3  # characters that a convolution reads at once
+
+
+class WordsAndCharacters(nn.Module):
+    """[e(word); s(its characters)]"""
+
+    def __init__(self, config: CharactersConfig, shape: Shape, size: int, table: Table) -> None:
+        super().__init__()
+        words, alphabet, _ = shape.sizes
+        if config.size >= size:
+            raise RecipeError(
+                f"model.encoder.input.size={config.size} of {size} elements leaves none to the word itself: take fewer, or a "
+                "larger embedding_size"
+            )
+        self.words = table(words, size - config.size)
+        self.spelling = SPELLINGS[config.spelling](alphabet, config.character_size, config.size, config.width)
+
+    def forward(self, values: Int[Tensor, "batch time spelled"]) -> Float[Tensor, "batch time size"]:
+        words: Tensor = self.words(values[..., 0])
+        spelled: Tensor = self.spelling(values[..., 1:].flatten(0, 1)).view(*words.shape[:2], -1)
+        return torch.cat([words, spelled.to(words.dtype)], dim=-1)
+
+
 class Input(NamedTuple):
     """A way from values to vectors."""
 
@@ -74,6 +103,7 @@ INPUTS: dict[str, Input] = {
     "words": Input(WordsConfig, ("text",), lambda config, shape, size, table: table(shape.sizes[0], size)),
     "features": Input(FeaturesConfig, ("vectors",), Features),
     "patches": Input(PatchesConfig, ("image",), Patches),
+    "characters": Input(CharactersConfig, ("spelled",), WordsAndCharacters),
 }
 
 InputConfig = one_of(INPUTS) | None  # None: the first that reads the column's kind

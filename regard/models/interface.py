@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from regard.data.batching import Batch
+from regard.data.fields import Field
 from regard.data.tokenizers import PAD
 from regard.models.limits import Limit, Limits
 from regard.nn.attention.selections import HardSample
@@ -194,6 +195,9 @@ class Model(nn.Module):
     def limits(self) -> Limits:
         """Tokens that it has places for."""
         return Limits()
+
+    def learn_from(self, fields: Mapping[str, Field]) -> None:
+        """Take what is not learned by gradients from the fields of the training rows; once, before the first update."""
 
     def part_names(self, options: LossOptions) -> tuple[str, ...]:
         """Of what `loss` is made of under these options; UserError for options that this model has no use for."""

@@ -34,7 +34,9 @@ def shapes_of(data: Data, config: ModelConfig) -> dict[str, Shape]:
 
 def shape_of(name: str, field: Any) -> Shape:
     tokenizer = getattr(field, "tokenizer", None)
-    shape = FIELDS[field.kind].outline(field) if tokenizer is None else Shape(field.kind, (size_of(tokenizer),))
+    shape = FIELDS[field.kind].outline(field)
+    if tokenizer is not None:
+        shape = Shape(field.kind, (size_of(tokenizer), *shape.sizes[1:]))
     if 0 in shape.sizes:
         raise UserError(
             f"a plan reads no data, and nothing else says how large the column {name!r} of kind `{shape.kind}` is: set "
@@ -59,10 +61,10 @@ def example(config: ModelConfig, shapes: Mapping[str, Shape], lengths: Lengths, 
 def column(shape: Shape, rows: int, length: int, draws: np.random.Generator) -> Column:
     """Tokens after the marks, names from 1, or the zeros of vectors and images."""
     field = FIELDS[shape.kind]
-    single = field.form == "single"
-    places = (rows,) if single else (rows, length)
+    single, features, known = field.form == "single", field.features_of(shape), min(shape.sizes[:2])
+    places = (rows, *features) if single else (rows, length, *features)
     if field.from_files:
-        values: Any = np.zeros((*places, *shape.sizes), field.width)
+        values: Any = np.zeros(places, field.width)
     else:
-        values = draws.integers(*((FIRST, shape.sizes[0]) if field.marks else (1, shape.sizes[0] + 1)), places)
+        values = draws.integers(*((FIRST, known) if field.marks or features else (1, known + 1)), places)
     return Column(values, times=0) if single else Column(values, np.full(rows, length))

@@ -7,7 +7,7 @@ from regard.data.batching import Batch, Integers, collate
 from regard.data.made_up_stems import MadeUpStems
 from regard.data.plan import BatchPlan
 from regard.data.store import Store
-from regard.data.unknown_words import hide_words
+from regard.data.unknown_words import hide_source, hide_words
 from regard.recipe import Training
 
 Change = Callable[[Batch, int], Batch]  # of a batch at a step
@@ -51,7 +51,8 @@ def feed_of(store: Store, plan: BatchPlan, writes: str, training: Training) -> S
     """With made-up stems first, so that their letters can be hidden too."""
     changes: list[Change] = [MadeUpStems(store, training.made_up_stems, plan.seed)] if training.made_up_stems else []
     if training.unknown_words:
-        changes.append(lambda batch, step: hide_words(batch, training.unknown_words, plan.seed, step))
+        hide = hide_words if "copies" in store.columns else hide_source
+        changes.append(lambda batch, step: hide(batch, training.unknown_words, plan.seed, step))
     return StoreFeed(store, plan, writes, changes)
 
 

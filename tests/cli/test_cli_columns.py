@@ -1,7 +1,9 @@
 """Columns by the command line: train, predict and evaluate what is no pair of texts; and every wrong use in one message."""
 
+import gzip
 import json
 import os
+import re
 import shutil
 from threading import Thread
 
@@ -61,6 +63,51 @@ def test_predict_labels_each_line(runs):
     (first, label), (second, other) = (line.split("\t") for line in out.splitlines())
     assert (code, label, other) == (0, "without", "with a")
     assert all(0.5 < float(chance) <= 1 for chance in (first, second))
+
+
+def test_predict_reads_texts_and_files(runs, tmp_path):
+    run = runs["tagger"] / "run"
+    assert regard("predict", run, "--text", "a b c", "--text", "c").out == "V C C2\nC\n"
+    (tmp_path / "texts.gz").write_bytes(gzip.compress(lines("a b c", "", "c")))
+    assert regard("predict", run, "--file", tmp_path / "texts.gz").out == "V C C2\n\nC\n"
+    labelled = regard("predict", run, "--text", "a c", "--probabilities").out.split()
+    assert [one.partition("=")[0] for one in labelled] == ["V", "C"]
+    assert all(0.5 < float(one.partition("=")[2]) <= 1 for one in labelled)
+    assert "--text and --file both say what to label" in refused("predict", run, "--text", "a", "--file", tmp_path / "texts.gz")
+    assert "nothing: cannot be read" in refused("predict", run, "--file", tmp_path / "nothing")
+
+
+def test_predict_reads_and_writes_json(runs):
+    given = lines('{"id": 7, "source": "d a"}', '"c"', "3")
+    code, out, err = regard("predict", runs["classifier"] / "run", "--jsonl", "--probabilities", stdin=given)
+    first, second, third = map(json.loads, out.splitlines())
+    assert (code, err.count("error: <stdin>:3: a JSON object is needed")) == (2, 1)
+    assert (first["id"], first["source"], first["label"], second["label"]) == (7, "d a", "with a", "without")
+    assert sum(first["probabilities"].values()) == pytest.approx(1, abs=1e-5)
+    assert first["probability"] == max(first["probabilities"].values())
+    assert (third["label"], third["error"][:13]) == (None, "a JSON object")
+    (tagged,) = map(json.loads, regard("predict", runs["tagger"] / "run", "--jsonl", stdin=lines('"a b c"')).lines)
+    assert tagged["tags"] == ["V", "C", "C2"]
+    assert tagged.keys() == {"source", "tags", "probability"}
+
+
+def test_two_runs_are_compared_on_the_same_rows(runs, tmp_path):
+    folder = runs["tagger"]
+    recipe = write_recipe(tmp_path, "tagger", files=tasks.write(tmp_path, "tagger"), updates=1)
+    assert regard("train", recipe, "--run", tmp_path / "worse", "--quiet").code == 0
+    files = ["--source", folder / "source.txt", "--column", f"tags={folder / 'tags.txt'}"]
+    found = json.loads(regard("evaluate", folder / "run", "--against", tmp_path / "worse", *files, "--json").out)["test"]
+    accuracy = next(one for one in found if one["name"] == "accuracy")
+    own, other = (scores(run, *files)["test"]["accuracy"] for run in (folder / "run", tmp_path / "worse"))
+    assert (accuracy["ours"], accuracy["theirs"]) == (own, other)
+    assert accuracy["p_value"] < 0.05
+    code, told, _ = regard("evaluate", folder / "run", "--against", tmp_path / "worse", *files, "--metric", "accuracy")
+    assert code == 0
+    assert re.search(r"^  accuracy +100\.0 +\S+ +\+\S+ \[\S+, \S+\]   p = 0\.0\d\d$", told, flags=re.MULTILINE)
+    told = refused("evaluate", folder / "run", "--against", runs["classifier"] / "run", *files)
+    assert "it reads and writes source, label, not source, tags" in told
+    told = refused("evaluate", folder / "run", "--against", tmp_path / "worse", *files, "--output", tmp_path / "out")
+    assert "--output is for one model" in told
 
 
 def test_predict_answers_line_by_line_and_names_what_it_cannot_read(tmp_path):

@@ -34,7 +34,9 @@ from regard.recipe import Tokenizer as Section
 
 WORDS = train_tokenizer(Section(kind="word"), ["the cat sat on a mat", "dogs bark"])
 TEXTS = ["the cat sat", "dogs bark", "a mat"]
-COLUMNS = {"source": "text", "tags": "tags", "label": "label", "sound": "vectors", "picture": "image"}
+COLUMNS = {
+    "source": "text", "tags": "tags", "label": "label", "sound": "vectors", "picture": "image", "words": "spelled",
+}  # fmt: skip
 
 
 def pixels(number: int) -> np.ndarray:
@@ -58,6 +60,7 @@ def files(tmp_path: Path) -> Pairs:
         "label": ["calm", "loud", "calm"],
         "sound": [f"{row}.npy" for row in range(3)],
         "picture": [f"{row}-picture.npy" for row in range(3)],
+        "words": TEXTS,
     }
     for name, values in lines.items():
         (tmp_path / "in" / name).write_text("".join(f"{value}\n" for value in values))
@@ -90,6 +93,7 @@ def test_every_kind_is_fitted_in_one_pass_and_comes_back(files, tmp_path):
     assert fields["tags"].names == ["N", "D", "V"]
     assert {name: field.shape.sizes for name, field in fields.items()} == {
         "source": (11,), "tags": (3,), "label": (2,), "sound": (3,), "picture": (2, 4, 3),
+        "words": (11, 17, 20),
     }  # fmt: skip
     for name, field in fields.items():
         field.save(tmp_path / "fields" / name)
@@ -215,9 +219,9 @@ def test_a_recipe_names_columns_and_kinds_that_there_are(files):
     with pytest.raises(RecipeError, match=r"data\.fields\.picture\.hight"):
         configure_fields(data_of(files, fields={"picture": {"hight": 3}}), COLUMNS)
     configs = configure_fields(data_of(files, fields={"label": {"kind": "text", "tokenizer": {"kind": "byte"}}}), COLUMNS)
-    assert [configs[name].kind for name in COLUMNS] == ["text", "tags", "text", "vectors", "image"]
+    assert [configs[name].kind for name in COLUMNS] == ["text", "tags", "text", "vectors", "image", "spelled"]
     assert (configs["source"].tokenizer.kind, configs["label"].tokenizer.kind) == ("word", "byte")
-    assert outlines(configs)[-1] == Shape("image", (0, 0, 1))
+    assert outlines(configs)[-2:] == [Shape("image", (0, 0, 1)), Shape("spelled", (8, 8, 20))]
 
 
 def test_texts_share_a_vocabulary_where_they_share_a_tokenizer(files):
@@ -237,10 +241,10 @@ def test_a_store_and_its_batches_hold_every_form(files):
     store = made(files, fields)
     assert list(store.columns) == list(COLUMNS)  # in the model's order, opened or built
     assert {name: side.values.dtype.str for name, side in store.columns.items()} == {
-        "source": "<u2", "tags": "<u2", "label": "<u2", "sound": "<f4", "picture": "|u1",
+        "source": "<u2", "tags": "<u2", "label": "<u2", "sound": "<f4", "picture": "|u1", "words": "<u2",
     }  # fmt: skip
     batch = collate(store, np.array([2, 0]))
-    source, tags, label, sound, picture = (batch[name] for name in COLUMNS)
+    source, tags, label, sound, picture, words = (batch[name] for name in COLUMNS)
     assert source.lengths.tolist() == [3, 4]
     assert source.values[:, 2:].tolist() == [[END, 0], [source.values[1, 2], END]]
     assert (tags.values.tolist(), tags.lengths.tolist(), tags.values.dtype) == ([[2, 1, 0], [2, 1, 3]], [2, 3], np.int64)
@@ -250,6 +254,8 @@ def test_a_store_and_its_batches_hold_every_form(files):
     assert not sound.values[1, 1:].any()
     assert (picture.values.shape, picture.values.dtype, picture.lengths, picture.times) == ((2, 2, 4, 3), np.uint8, None, 0)
     np.testing.assert_array_equal(picture.values[1], pixels(0))
+    assert (words.values.shape, words.values.dtype, words.lengths.tolist()) == ((2, 3, 21), np.int64, [2, 3])
+    np.testing.assert_array_equal(words.values[1], fields["words"].encode(TEXTS)[0][0])
     assert store.positions("source", np.array([2, 0])) == 7
     assert store.positions("tags", np.array([2, 0])) == 5
     there = on_device(batch, torch.device("cpu"))
@@ -275,6 +281,7 @@ def test_shapes_are_rounded_up_in_every_form(files):
     full = pad_to_multiple(batch, 4, 5, "label")
     assert {name: column.values.shape for name, column in full.columns.items()} == {
         "source": (4, 5), "tags": (4, 5), "label": (4,), "sound": (4, 5, 3), "picture": (4, 2, 4, 3), "links": (4, 5, 5),
+        "words": (4, 5, 21),
     }  # fmt: skip
     for name, before in batch.columns.items():
         after = full[name]
@@ -351,3 +358,38 @@ def test_one_column_may_be_all_there_is_to_learn_from(tmp_path):
     assert isinstance(fields["tags"], Tags)
     store = prepare(tmp_path / "store", files, fields, max_length=9, bad_rows=BadRows("stop"))
     assert [np.asarray(store.lengths(name)).tolist() for name in ("source", "tags")] == [[2, 1]] * 2
+
+
+def test_words_are_spelled_out(files, tmp_path):
+    """A word's number, its characters, PAD; of a long one the first and the last half; a word that nobody knows is read."""
+    fields = FIELDS["spelled"].fitter(FIELDS["spelled"].Config(length=5, tokenizer=Section(kind="word", lowercase=True)))
+    fields.add(["Aa b  a", "\tb ccccddd a"], "source")
+    made = fields.finish()
+    assert made.words.symbols == ["a", "b", "aa", "ccccddd"]
+    assert made.characters.symbols == ["c", "a", "d", "b", "A"]
+    (row, nothing), problems = made.encode(["Aa  ccccddd x", " "])
+    assert problems == {}
+    assert nothing.shape == (0, 6)
+    assert row.tolist() == [[6, 8, 5, 0, 0, 0], [7, 4, 4, 4, 6, 6], [1, 1, 0, 0, 0, 0]]
+    assert made.shape == ("spelled", (8, 9, 5))
+    made.save(tmp_path / "words")
+    again = load_field(tmp_path / "words")
+    assert (again.digest, again.shape) == (made.digest, made.shape)
+    assert again.encode(["Aa ccccddd x"])[0][0].tolist() == row.tolist()
+    column = column_of(made, [row, nothing])
+    assert column.values.dtype == np.int64
+    assert column.values.shape == (2, 3, 6)
+    assert column.lengths.tolist() == [3, 0]
+    with pytest.raises(UserError, match=r"set data\.tokenizer\.kind=word"):
+        FIELDS["spelled"].fitter(FIELDS["spelled"].Config(tokenizer=Section(kind="bpe")))
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("length", 0), ("words", {"symbols": ["a b"], "lowercase": False}), ("characters", {})]
+)
+def test_a_damaged_spelling_is_refused(key, value, files, tmp_path):
+    fitted(files)["words"].save(tmp_path / "words")
+    path = tmp_path / "words" / "field.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), key: value}))
+    with pytest.raises(DamagedError, match=r"field\.json"):
+        load_field(tmp_path / "words")

@@ -37,6 +37,20 @@ CONTENT = {
     ".jsonl": lambda: "".join(json.dumps({"source": source, "target": target}) + "\n" for source, target in ROWS).encode(),
     ".parquet": lambda: parquet({"source": [row[0] for row in ROWS], "target": [row[1] for row in ROWS]}),
 }
+# one token per line: both columns of a row have as many
+TOKENS = [("der Hund", "DET NOUN"), ("sie läuft weg", "PRON VERB ADV"), ("zwei", "NUM")]
+SENTENCES = {
+    ".conll": lambda: "\n".join(
+        "".join(f"{word} {tag}\n" for word, tag in zip(words.split(), tags.split(), strict=True)) for words, tags in TOKENS
+    ).encode(),
+    ".conllu": lambda: "\n".join(
+        "".join(
+            f"{at}\t{word}\t_\t{tag}\t_\t_\t_\t_\t_\t_\n"
+            for at, (word, tag) in enumerate(zip(words.split(), tags.split(), strict=True), start=1)
+        )
+        for words, tags in TOKENS
+    ).encode(),
+}
 
 
 def rows_of(files):
@@ -52,7 +66,7 @@ def table(folder, name, content, **columns):
 
 
 def test_every_format_has_a_sign_and_an_example():
-    assert CONTENT.keys() == READERS.keys() == SIGNS.keys()
+    assert CONTENT.keys() | SENTENCES.keys() == READERS.keys() == SIGNS.keys()
     assert HEADINGS.keys() < READERS.keys()
 
 
@@ -66,6 +80,15 @@ def test_a_table_is_read_by_its_name_or_else_by_its_content(tmp_path, form, name
     assert rows_of(files) == (ROWS, [])
     told = notes(files)
     assert told == [] if known else len(told) == 1 and f"{files.pairs}: read as {SIGNS[form].name}, for " in told[0]
+
+
+@pytest.mark.parametrize("form", SENTENCES)
+@pytest.mark.parametrize("name", ["p.txt", "p", "p.txt.gz", "known"])
+def test_sentences_of_one_token_per_line_are_known_by_their_content(tmp_path, form, name):
+    files = table(tmp_path, f"p{form}" if name == "known" else name, SENTENCES[form]())
+    assert rows_of(files) == (TOKENS, [])
+    told = [one for one in notes(files) if "read as" in one]
+    assert told == [] if name == "known" else f"{files.pairs}: read as {SIGNS[form].name}, for " in told[0]
 
 
 def test_the_name_comes_before_the_content(tmp_path):

@@ -168,7 +168,7 @@ def test_bytes_in_parquet_that_are_not_utf8(tmp_path, arrow):
 
 
 def test_columns_of_parquet_that_are_no_text(tmp_path, arrow):
-    columns = {"text": ["a"], "number": [1], "pair": [{"de": "a"}], "list": [["a"]], "nothing": arrow.nulls(1)}
+    columns = {"text": ["a"], "number": [1], "pair": [{"de": "a"}], "list": [[0.5]], "nothing": arrow.nulls(1)}
     for name, kind in {"number": "int64", "pair": "struct<de: string>", "list": "list<", "nothing": "null"}.items():
         with pytest.raises(DataError, match=rf"p\.parquet: column '{name}' holds {kind}.*, not text \(the target\)"):
             joined(written(tmp_path, columns, target_column=name))

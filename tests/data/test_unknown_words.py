@@ -5,7 +5,7 @@ import pytest
 
 from regard.data.batching import Batch, Column
 from regard.data.tokenizers import END, PAD, UNKNOWN, train_tokenizer
-from regard.data.unknown_words import bits_of, hide_words
+from regard.data.unknown_words import bits_of, hide_source, hide_words
 from regard.errors import UserError
 from regard.recipe import Tokenizer
 
@@ -95,3 +95,25 @@ def test_symbols_seen_fewer_times_are_unknown(kind):
     assert [{symbol.strip() for symbol in symbols} - {""} for symbols in found] == words
     with pytest.raises(UserError, match="min_count=9: nothing in this text comes so often"):
         train_tokenizer(Tokenizer(kind=kind, min_count=9), text)
+
+
+@pytest.mark.parametrize("spelled", [False, True])
+def test_words_of_a_source_are_hidden_and_their_characters_are_not(spelled):
+    """Each by itself, a function of (seed, step, row, place); marks stay."""
+    batch = batch_of([3, 8, 5])
+    words = batch["source"].values
+    values = np.stack([words, words + 100], axis=-1) if spelled else words
+    given = Batch({"source": Column(values), "tags": Column(words)}, batch.rows)
+    found = hide_source(given, 0.4, seed=7, step=2)["source"].values
+    hidden = 0
+    for at, row in enumerate(batch.rows.tolist()):
+        for place, word in enumerate(words[at].tolist()):
+            drawn = word > END and chance_of(7, 2, row, place) < 0.4
+            hidden += drawn
+            one = found[at, place]
+            assert (one[0] if spelled else one) == (UNKNOWN if drawn else word)
+            assert not spelled or one[1] == word + 100
+    assert 0 < hidden < (words > END).sum()
+    np.testing.assert_array_equal(hide_source(given, 0.4, seed=7, step=2)["tags"].values, words)
+    alone = hide_source(Batch({"source": Column(values[1:2])}, batch.rows[1:2]), 0.4, seed=7, step=2)["source"].values
+    np.testing.assert_array_equal(alone, found[1:2])

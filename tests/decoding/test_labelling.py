@@ -1,12 +1,13 @@
 """Labellers in use: a text is labelled alike alone, in any batch, in any order; what cannot be read fails alone."""
 
 import math
+from itertools import product
 
 import pytest
 import torch
 from citizens import BODIES, spread
 
-from regard.data.fields import Label, Tags, Text
+from regard.data.fields import Label, Spelled, Tags, Text
 from regard.data.tokenizers import train_tokenizer
 from regard.decoding.labelling import TrainedLabeller
 from regard.decoding.load import in_use
@@ -19,15 +20,51 @@ TEXTS = ["a b c d e", "b", "c c a", "", "e d", "a b a b a b a", "e"]
 NAMES = ["N", "V", "X"]
 
 
-def used(kind, encoder, **options):
+def spelled(length=3):
+    fitter = Spelled.fitter(Spelled.Config(length=length, tokenizer=Tokenizer(kind="word")))
+    fitter.add(["a b c d e"], "source")
+    return fitter.finish()
+
+
+def used(kind, encoder, crf=False, source=None, **options):
     tokenizer = train_tokenizer(Tokenizer(kind="word"), ["a b c d e"])
     labels = {"tagger": Tags, "classifier": Label}[kind](NAMES)
-    fields = {"source": Text(tokenizer), {"tagger": "tags", "classifier": "label"}[kind]: labels}
-    section = {"kind": kind, "encoder": {**BODIES[encoder], **options}}
+    fields = {"source": source or Text(tokenizer), {"tagger": "tags", "classifier": "label"}[kind]: labels}
+    section = {"kind": kind, "encoder": {**BODIES[encoder], **options}, **({"crf": True} if crf else {})}
     model = spread(build(configure(section), *(field.shape for field in fields.values())))
     trained = in_use(Bundle(model, fields, Decoding(batch_tokens=12)))
     assert isinstance(trained, TrainedLabeller)
     return trained
+
+
+def test_words_that_are_spelled_out_are_labelled_alike_and_an_empty_text_has_no_tags():
+    options = {"crf": True, "source": spelled(), "input": {"kind": "characters", "size": 2}}
+    trained = used("tagger", "recurrent", **options)
+    texts = [*TEXTS, "ab zz c", "", ""]
+    for text, found in zip(texts, trained.predict(texts), strict=True):
+        alone = trained.predict(text)
+        assert len(found.labels) == len(text.split())
+        assert (found.labels, found.log_prob) == (alone.labels, pytest.approx(alone.log_prob))
+        (scored,) = trained.score([(text, " ".join(found.labels))])
+        assert scored.log_prob == pytest.approx(found.log_prob, abs=1e-5)
+    assert trained.predict("").log_prob == 0
+    classifier = used("classifier", "recurrent", source=spelled(), input={"kind": "characters", "size": 2})
+    with pytest.raises(InputError, match="there is no word in it") as raised:
+        classifier.predict(["a", "", "b"])
+    assert list(raised.value.problems) == [1]
+
+
+@pytest.mark.parametrize("crf", [False, True])
+def test_the_likeliest_tags_together_are_no_less_probable_than_any(crf):
+    trained = used("tagger", "recurrent", crf=crf)
+    (found,) = trained.predict(["a b c"])
+    every = {tags: trained.score([("a b c", " ".join(tags))])[0].log_prob for tags in product(NAMES, repeat=3)}
+    assert tuple(found.labels) == max(every, key=every.get)
+    assert found.log_prob == pytest.approx(max(every.values()), rel=1e-4)
+    assert sum(map(math.exp, every.values())) == pytest.approx(1, rel=1e-4)
+    for place, label in enumerate(found.labels):
+        chance = sum(math.exp(one) for tags, one in every.items() if tags[place] == label)
+        assert found.probabilities[place] == pytest.approx(chance, rel=1e-4)
 
 
 @pytest.mark.parametrize("encoder", BODIES)

@@ -1,11 +1,15 @@
 """A tagger, a classifier and language models: their losses against plainly written ones, and the laws."""
 
+import math
+from itertools import pairwise, product
+
 import pytest
 import torch
 from citizens import BODIES, LABELS, SOURCES, TAGS, TEXTS, WHOLE, batch_of, labeller, language_model
 from test_decoder_alone import plain_model
 from torch.nn import functional
 
+from regard.data.fields import FIELDS
 from regard.errors import RecipeError, UserError
 from regard.models import build, configure
 from regard.models.encoders import ENCODERS
@@ -24,13 +28,30 @@ def test_every_encoder_and_every_body_is_tried():
     assert {section["kind"] for section in TEXTS.values()} == set(ALL_BODIES)
 
 
+def looked(states, pool):
+    """Σ α_j h_j with α = softmax(v · tanh(W q + U h_j)), one state after the other."""
+    score, query = pool.attention.score, pool.query[0, 0]
+    inner = [score.project_query.weight @ query + score.project_key.weight @ state for state in states]
+    weights = torch.stack([score.score_vector[0] @ one.tanh() for one in inner]).softmax(dim=0)
+    return sum(weight * state for weight, state in zip(weights, states, strict=True))
+
+
+POOLED = {
+    "Mean": lambda states, pool: states.mean(0),
+    "Max": lambda states, pool: states.max(0).values,
+    "Last": lambda states, pool: states[-1],
+    "Ends": lambda states, pool: torch.cat([states[0], states[-1]]),
+    "AttentionPooling": looked,
+}
+
+
 def plain_labels(model, row):
     """log p(label) of each position of one text alone, or of the whole: the output layer by hand."""
     tokens = torch.tensor([[*SOURCES[row], END]])
     memory = model.encoder(tokens, torch.tensor([tokens.shape[1]]))
     states = memory.states[0, memory.visible[0]]
     if model.writes == "label":
-        states = {"mean": states.mean(0), "max": states.max(0).values}[model.pool.__name__.removesuffix("_over")][None]
+        states = POOLED[type(model.pool).__name__](states, model.pool)[None]
     else:
         states = states[: len(SOURCES[row])]
     return states @ model.output.weight.T + model.output.bias, torch.tensor(
@@ -61,13 +82,90 @@ def test_the_loss_of_a_labeller_is_pytorchs(kind, encoder, options):
         assert plain.abs().sum() > 0
 
 
+@pytest.mark.parametrize("encoder", BODIES)
 @pytest.mark.parametrize("pooling", POOLINGS)
-def test_a_classifier_reads_the_whole_by_its_pooling(pooling):
-    model = labeller("classifier", "recurrent", pooling=pooling)
+def test_a_classifier_reads_the_whole_by_its_pooling(pooling, encoder):
+    model = labeller("classifier", encoder, pooling=pooling)
     found = model.predict(batch_of("classifier"))
+    wide = model.predict(batch_of("classifier", multiple=(8, 8)))
     for row in range(3):
         logits, _ = plain_labels(model, row)
         torch.testing.assert_close(found[row], logits.softmax(dim=-1))
+        torch.testing.assert_close(wide[row], found[row])
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.2])
+@pytest.mark.parametrize("kind", ["tagger", "classifier"])
+def test_rare_labels_count_more_where_weights_balance_them(kind, smoothing):
+    """w = N / (C n): a row's loss times the weight of its label; without smoothing it is PyTorch's weighted loss."""
+    model, counts = labeller(kind, "recurrent", class_weights="balanced"), [10, 5, 4, 1]
+    model.learn_from({model.writes: FIELDS[model.writes](list("abcd"), counts)})
+    weights = torch.tensor([20 / (4 * count) for count in counts])
+    torch.testing.assert_close(model.class_weights, weights)
+    expected = 0
+    for row in range(3):
+        logits, truth = plain_labels(model, row)
+        for one, label in zip(logits, truth - 1, strict=True):
+            each = functional.cross_entropy(one[None], label[None], label_smoothing=smoothing)
+            expected = expected + weights[label] * each
+            if not smoothing:
+                torch.testing.assert_close(
+                    weights[label] * each, functional.cross_entropy(one[None], label[None], weights, reduction="sum")
+                )
+    loss = model.loss(batch_of(kind, multiple=(8, 8)), LossOptions(smoothing))
+    torch.testing.assert_close(loss.total, expected)
+    assert "class_weights" in model.state_dict()
+    assert "class_weights" not in labeller(kind, "recurrent").state_dict()
+
+
+def plain_paths(model, row):
+    """The probability of every sequence of tags of one text alone, by counting them all."""
+    logits, chain = plain_labels(model, row)[0].detach(), model.chain
+    scores = {}
+    for path in product(range(LABELS), repeat=len(logits)):
+        score = chain.begins[path[0]] + chain.finishes[path[-1]] + sum(logits[at, tag] for at, tag in enumerate(path))
+        scores[path] = (score + sum(chain.transitions[one, other] for one, other in pairwise(path))).item()
+    total = math.log(sum(map(math.exp, scores.values())))
+    return {path: math.exp(score - total) for path, score in scores.items()}
+
+
+@pytest.mark.parametrize("encoder", ["recurrent", "bytenet"])
+def test_a_tagger_with_a_crf_chooses_among_all_sequences_of_tags(encoder):
+    model = labeller("tagger", encoder, crf=True)
+    found, loss = model.label(batch_of("tagger", multiple=(4, 8))), model.loss(batch_of("tagger", multiple=(4, 8)))
+    log_probs, total = model.log_probs(batch_of("tagger")), 0.0
+    for row, tokens in enumerate(SOURCES):
+        chances, number = plain_paths(model, row), len(tokens)
+        best = max(chances, key=chances.get)
+        assert tuple(found.best[row, :number].tolist()) == best
+        assert found.log_prob[row].exp().item() == pytest.approx(chances[best], rel=1e-4)
+        for at, tag in product(range(number), range(LABELS)):
+            expected = sum(chance for path, chance in chances.items() if path[at] == tag)
+            assert found.chances[row, at, tag].item() == pytest.approx(expected, abs=1e-5)
+        truth = chances[tuple(tag - 1 for tag in TAGS[row])]
+        assert log_probs[row].exp().item() == pytest.approx(truth, rel=1e-4)
+        total -= math.log(truth)
+    assert loss.total.item() == pytest.approx(total, rel=1e-4)
+    assert int(loss.number) == 8
+    loss.total.backward()
+    assert not [name for name, one in model.named_parameters() if one.grad is None or one.grad.eq(0).all()]
+
+
+def test_what_goes_with_tags_one_by_one_is_refused_with_a_crf():
+    with pytest.raises(RecipeError, match="class_weights are for tags that are chosen one by one"):
+        configure({"kind": "tagger", "crf": True, "class_weights": "balanced"})
+    with pytest.raises(UserError, match=r"set training\.label_smoothing=0"):
+        labeller("tagger", "recurrent", crf=True).part_names(SMOOTHED)
+
+
+def test_a_pooling_that_looks_at_known_places_says_so():
+    look = {"pooling": "attention", "attention": {"score": "location", "longest": 7}}
+    assert labeller("classifier", "recurrent", **look).limits.source == (7, "model.attention.longest")
+    with pytest.raises(RecipeError, match="attention is for pooling=attention"):
+        configure({"kind": "classifier", "pooling": "mean", "attention": {"score": "dot"}})
+    for option in ({"scope": "local_m"}, {"coverage": True}, {"selection": "hard"}):
+        with pytest.raises(RecipeError, match="a learned query has no place"):
+            configure({"kind": "classifier", "pooling": "attention", "attention": option})
 
 
 @pytest.mark.parametrize(("kind", "encoder"), SHAPES)

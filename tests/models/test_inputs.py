@@ -9,6 +9,7 @@ from regard.errors import RecipeError, UserError
 from regard.models import build, configure
 from regard.models.encoders import ENCODERS
 from regard.models.inputs import INPUTS
+from regard.nn.spelling import SPELLINGS
 
 VECTORS, IMAGE = Shape("vectors", (3,)), Shape("image", (4, 6, 2))
 
@@ -53,6 +54,33 @@ def test_padding_of_vectors_reaches_nothing(kind):
     assert found.visible[1].sum() == seen
     torch.testing.assert_close(found.states[1, :seen], alone.states[0, :seen])
     torch.testing.assert_close(model(noisy, lengths).states[1, :seen], alone.states[0, :seen])
+
+
+SPELLED = torch.tensor([[[4, 4, 5, 6], [5, 5, 0, 0]], [[1, 6, 6, 0], [0, 0, 0, 0]]])  # words, and their characters
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
+@pytest.mark.parametrize("kind", ENCODERS)
+def test_words_stand_beside_their_characters(kind, spelling):
+    model = encoder(kind, Shape("spelled", (9, 7, 3)), kind="characters", size=2, character_size=4, spelling=spelling)
+    found = model.embed(SPELLED)
+    for row, place in ((0, 0), (0, 1), (1, 0)):
+        word, *letters = SPELLED[row, place].tolist()
+        own = model.embed.words(torch.tensor([word]))[0]
+        read = model.embed.spelling(torch.tensor([letters]))[0]
+        torch.testing.assert_close(found[row, place], torch.cat([own, read]))
+    lengths = torch.tensor([2, 1])
+    memory, alone = model(SPELLED, lengths), model(SPELLED[1:, :1], lengths[1:])
+    seen = int(alone.visible.sum())
+    torch.testing.assert_close(memory.states[1, :seen], alone.states[0, :seen])
+    changed = SPELLED.clone()
+    changed[0, 0, 1] = 6  # a letter
+    assert not torch.allclose(model(changed, lengths).states[0, 0], memory.states[0, 0])
+
+
+def test_characters_leave_room_for_the_word():
+    with pytest.raises(RecipeError, match=r"model\.encoder\.input\.size=5 of 5 elements leaves none to the word itself"):
+        encoder("recurrent", Shape("spelled", (9, 7, 3)), kind="characters", size=5)
 
 
 @pytest.mark.parametrize("side", [1, 2])

@@ -3,6 +3,7 @@
 import pytest
 import torch
 from kinds import KINDS, small
+from recipes_by_shape import WRITERS
 from test_laws import LENGTHS, SOURCE, TARGET
 from tiny import FEW, tiny
 from torch import nn
@@ -11,7 +12,7 @@ from regard.data.batching import reading
 from regard.models import build, configure
 from regard.nn.embedding import Embedding
 from regard.nn.linear import Linear
-from regard.recipe import built_in, read_values
+from regard.recipe import read_values
 from regard.training.capture import Captured
 from regard.training.cast_weights import CastWeights
 from regard.training.objective import Objective
@@ -52,7 +53,7 @@ def places(model):
     }
 
 
-@pytest.mark.parametrize("name", [name for name in built_in() if f"{name}-small" not in built_in() and "latin-" not in name])
+@pytest.mark.parametrize("name", [name for name in WRITERS if f"{name}-small" not in WRITERS and "latin-" not in name])
 def test_a_pass_leaves_the_exact_weights_where_they_were(name):
     """Of every recipe, in shape only: shared and tied weights stand in several places."""
     with torch.device("meta"):

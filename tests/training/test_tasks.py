@@ -63,7 +63,7 @@ def test_validation_and_evaluation_ask_what_the_shape_gives(finished):
     assert scores["loss"] == pytest.approx(min(row["valid_loss"] for row in rows), rel=1e-4)
     if task in ("tagger", "classifier"):
         assert scores["accuracy"] == 100
-        assert scores.keys() == {"accuracy", "loss", "perplexity"}
+        assert scores.keys() == {"accuracy", "macro F1", "loss", "perplexity"}
 
 
 def test_the_card_says_what_it_is_for(finished):

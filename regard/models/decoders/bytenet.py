@@ -9,6 +9,7 @@ from torch.nn import functional
 
 from regard.models.decoders.words import WordDecoder
 from regard.models.encoders.bytenet import ByteNetConfig
+from regard.models.encoders.recurrent import spread_words
 from regard.models.interface import Memory, Step, StepFunction, Steps
 from regard.nn.convolution import Convolution, start_histories
 from regard.nn.dropout import Dropout
@@ -36,7 +37,7 @@ class ByteNetDecoder(WordDecoder):
     def __init__(self, config: ByteNetDecoderConfig, vocabulary: int, memory_size: int, summary_size: int) -> None:
         super().__init__()
         embedding, outside = config.embedding_size, 2 * config.hidden_size
-        self.embed = config.build_embedding(vocabulary)
+        self.embed = spread_words(vocabulary, config.embedding_size)
         self.enter = Convolution(embedding, outside, variance=float(embedding))
         self.stack = Linear(memory_size, outside, bias=False)  # the other half of W
         self.blocks = config.build_blocks()

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from regard.models.encoders.bag import BagEncoder
 from regard.models.encoders.bytenet import ByteNetEncoder
 from regard.models.encoders.convolutional import ConvolutionalEncoder
 from regard.models.encoders.recurrent import RecurrentEncoder
@@ -12,4 +13,5 @@ ENCODERS: dict[str, Any] = {
     "convolutional": ConvolutionalEncoder,
     "bytenet": ByteNetEncoder,
     "transformer": TransformerEncoder,
+    "bag": BagEncoder,
 }

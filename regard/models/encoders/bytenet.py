@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from regard.bounds import DEEPEST, Depth, Size, Width
 from regard.data.fields import Shape
+from regard.models.encoders.recurrent import spread_words
 from regard.models.inputs import InputConfig, build_input
 from regard.models.interface import Encoder, Memory
 from regard.nn.convolution import Convolution, DilatedBlock
@@ -33,11 +34,6 @@ class ByteNetConfig(Section):
             raise ValueError(f"{self.sets} sets of {len(self.dilations)} blocks are {blocks:,}; at most {DEEPEST:,}")
         return self
 
-    def build_embedding(self, vocabulary: int) -> nn.Embedding:
-        words = nn.Embedding(vocabulary, self.embedding_size)
-        nn.init.normal_(words.weight, std=self.embedding_size**-0.5)
-        return words
-
     def build_blocks(self) -> nn.ModuleList:
         dilations = self.sets * self.dilations
         return nn.ModuleList(DilatedBlock(self.hidden_size, self.width, dilation, self.dropout) for dilation in dilations)
@@ -59,7 +55,7 @@ class ByteNetEncoder(Encoder):
         super().__init__()
         self.memory_size = self.summary_size = 2 * config.hidden_size
         self.stretch, self.extra = config.stretch, config.extra
-        self.embed = build_input(config.input, shape, config.embedding_size, lambda *_: config.build_embedding(shape.sizes[0]))
+        self.embed = build_input(config.input, shape, config.embedding_size, spread_words)
         self.enter = Convolution(config.embedding_size, 2 * config.hidden_size, variance=float(config.embedding_size))
         self.blocks = config.build_blocks()
         self.dropout = Dropout(config.dropout)
