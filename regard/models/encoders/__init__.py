@@ -4,6 +4,7 @@ from typing import Any
 
 from regard.models.encoders.bytenet import ByteNetEncoder
 from regard.models.encoders.convolutional import ConvolutionalEncoder
+from regard.models.encoders.identity import IdentityEncoder
 from regard.models.encoders.recurrent import RecurrentEncoder
 from regard.models.encoders.transformer import TransformerEncoder
 
@@ -12,4 +13,5 @@ ENCODERS: dict[str, Any] = {
     "convolutional": ConvolutionalEncoder,
     "bytenet": ByteNetEncoder,
     "transformer": TransformerEncoder,
+    "identity": IdentityEncoder,
 }

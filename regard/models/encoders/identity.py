@@ -1,0 +1,39 @@
+"""The encoder that adds nothing: memory holds what its input gives, as Show, Attend and Tell reads a grid of regions."""
+
+from typing import Literal
+
+from jaxtyping import Int, Shaped
+from torch import Tensor
+
+from regard.bounds import Size
+from regard.data.fields import Shape
+from regard.models.encoders.recurrent import spread_words
+from regard.models.inputs import InputConfig, build_input
+from regard.models.interface import Encoder, Memory
+from regard.nn.dropout import Dropout
+from regard.nn.lengths import length_mask
+from regard.recipe import Rate, Section
+
+
+class IdentityEncoderConfig(Section):
+    kind: Literal["identity"] = "identity"
+    input: InputConfig = None
+    embedding_size: Size = 256
+    dropout: Rate = 0.0
+
+
+class IdentityEncoder(Encoder):
+    """h_j = x_j; the whole is their mean. Of words it is a bag: what it knows of their order its input must tell."""
+
+    Config = IdentityEncoderConfig
+
+    def __init__(self, config: IdentityEncoderConfig, shape: Shape) -> None:
+        super().__init__()
+        self.memory_size = self.summary_size = config.embedding_size
+        self.embed = build_input(config.input, shape, config.embedding_size, spread_words)
+        self.dropout = Dropout(config.dropout)
+
+    def forward(self, values: Shaped[Tensor, "batch *values"], lengths: Int[Tensor, "batch"] | None = None) -> Memory:
+        vectors, lengths = self.read(values, lengths)
+        visible = length_mask(lengths, vectors.shape[1])
+        return Memory(self.dropout(vectors).masked_fill(~visible[..., None], 0.0), visible)
