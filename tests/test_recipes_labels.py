@@ -18,7 +18,7 @@ SMALL = [
     "training.unknown_words=0", "training.average=1", "model.dropout=0", "model.encoder.dropout=0",
     "model.encoder.embedding_size=24",
 ]  # fmt: skip
-SIZES = {"recurrent": ["model.encoder.hidden_size=16"], "bag": []}
+SIZES = {"recurrent": ["model.encoder.hidden_size=16"], "identity": []}
 
 
 @pytest.fixture(scope="module")

@@ -1,14 +1,15 @@
 """The kinds of columns, by name, and the way from a recipe's `data.fields` and the training rows to a field for each column."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from regard.data.field import FORMAT, Field, FieldFitter, Problems, Shape
-from regard.data.files import Image, Vectors
+from regard.data.files import Vectors
 from regard.data.labels import Label, Tags
-from regard.data.readers import BadRows, read_rows
+from regard.data.pictures import Image
+from regard.data.readers import BadRows, Rows, read_rows
 from regard.data.spelled import Spelled
 from regard.data.texts import Text, texts, tokenizer_of, words_alone
 from regard.data.tokenizer import LARGEST
@@ -16,13 +17,14 @@ from regard.data.tokenizers import load_tokenizer
 from regard.data.untrusted import read_json
 from regard.errors import DamagedError, RecipeError
 from regard.problems import hint
-from regard.recipe import Data, choose, parse
+from regard.recipe import Data, Pairs, choose, parse
 
 __all__ = [
     "FIELDS", "Field", "FieldFitter", "Image", "Label", "Problems", "Shape", "Spelled", "Tags", "Text", "Vectors",
-    "configure_fields", "fit_fields", "load_field", "outlines", "texts", "tokenizer_of",
+    "configure_fields", "fit_fields", "load_field", "outlines", "read_blocks", "texts", "tokenizer_of",
 ]  # fmt: skip
 
+FILES_AT_ONCE = 64  # files whose content is in memory together while a store is made
 FIELDS: dict[str, type[Field]] = {
     "text": Text, "label": Label, "tags": Tags, "vectors": Vectors, "image": Image, "spelled": Spelled,
 }  # fmt: skip
@@ -69,6 +71,13 @@ def fit_fields(data: Data, configs: Mapping[str, Any]) -> dict[str, Field]:
             fitter.add(words_alone(configs[name].tokenizer, located) if name in labelled else located, name)
     finished = {number: fitter.finish() for number, fitter in {id(fitter): fitter for fitter in fitters.values()}.items()}
     return {name: finished[id(fitter)] for name, fitter in fitters.items()}
+
+
+def read_blocks(files: Pairs, fields: Mapping[str, Field]) -> Iterator[Rows]:
+    """All rows; where values are files, few at a time, for each may be large."""
+    large = any(field.from_files for field in fields.values())
+    for rows in read_rows(files):
+        yield from rows.cut(FILES_AT_ONCE) if large else (rows,)
 
 
 def load_field(path: Path) -> Field:

@@ -1,16 +1,18 @@
-"""Columns whose values are files of their own: vectors in `.npy`, images."""
+"""Columns whose values are files of their own, or rows of one: vectors in `.npy`; images are in `pictures.py`."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from regard.bounds import Size
 from regard.data.field import FEWEST, Field, FieldFitter, Problems, Shape
+from regard.data.lines import Lines
 from regard.errors import DataError, UserError
 from regard.recipe import Section
+
+ROWS = 1 << 12  # of an array that are named at once
 
 
 class VectorsConfig(Section):
@@ -58,50 +60,6 @@ class Vectors(Files):
         return cls(whole(facts["elements"]))
 
 
-class ImageConfig(Section):
-    kind: Literal["image"] = "image"
-    height: Size | None = None  # to which images are scaled; as the first one is, otherwise
-    width: Size | None = None
-
-
-class Image(Files):
-    """The name of an image file a row (`.npy` of bytes, or what Pillow reads): [height, width, channels], all of one size."""
-
-    kind, form, Config, width = "image", "single", ImageConfig, "|u1"
-
-    def __init__(self, height: int, width: int, channels: int, scaled: bool) -> None:
-        self.features, self.scaled = (height, width, channels), scaled
-
-    @classmethod
-    def fitter(cls, config: ImageConfig) -> FieldFitter:
-        def first(path: Path) -> Image:
-            height, width, channels = read_image(path).shape
-            scaled = config.height is not None or config.width is not None
-            return cls(config.height or height, config.width or width, channels, scaled)
-
-        return FirstFile(first)
-
-    @classmethod
-    def outline(cls, config: ImageConfig) -> Shape:
-        return Shape(cls.kind, (config.height or 0, config.width or 0, 1))  # whether patches fit 0 pixels is no question
-
-    @property
-    def shape(self) -> Shape:
-        return Shape(self.kind, self.features)
-
-    def encode(self, values: Sequence[str]) -> tuple[list[Any], Problems]:
-        return read_each(values, lambda path: read_image(path, self.features, self.scaled)[None])
-
-    def facts(self) -> dict[str, Any]:
-        height, width, channels = self.features
-        return {"height": height, "width": width, "channels": channels, "scaled": self.scaled}
-
-    @classmethod
-    def restore(cls, facts: Mapping[str, Any]) -> "Image":
-        height, width, channels = (whole(facts[key]) for key in ("height", "width", "channels"))
-        return cls(height, width, channels, bool(facts["scaled"]))
-
-
 class FirstFile(FieldFitter):
     """The first file that can be read tells how all must be."""
 
@@ -143,16 +101,36 @@ def whole(value: object) -> int:
     return value
 
 
+def array_lines(path: Path) -> Iterator[Lines]:
+    """The rows of an array as names of values, counted from 1 as lines are: `pictures.npy#1`."""
+    count = len(open_array(path))
+    for first in range(1, count + 1, ROWS):
+        yield Lines(first, [f"{path.name}#{row}" for row in range(first, min(first + ROWS, count + 1))], {})
+
+
 def read_array(path: Path) -> npt.NDArray[Any]:
-    """A `.npy` file; nothing in it is executed."""
+    """A `.npy` file, or the row of one that the name asks for, as in `pictures.npy#17`."""
+    file, mark, row = str(path).rpartition("#")
+    if not (mark and file.endswith(".npy") and row.isdecimal()):
+        return np.array(open_array(path))
+    array = open_array(Path(file))
+    if not 1 <= int(row) <= len(array):
+        raise DataError(f"{path}: the array has {len(array):,} rows, counted from 1, and no row {row}")
+    return np.array(array[int(row) - 1])
+
+
+def open_array(path: Path) -> npt.NDArray[Any]:
+    """Mapped: nothing is read but the header, which may promise no more than the file holds. Nothing in it is executed."""
     try:
-        array = np.load(path, allow_pickle=False)
+        array = np.load(path, mmap_mode="r", allow_pickle=False)
     except FileNotFoundError:
         raise DataError(f"{path}: no such file") from None
-    except (OSError, ValueError, EOFError) as error:
+    except (OSError, ValueError, EOFError, OverflowError) as error:
         raise DataError(f"{path}: not an array in .npy format: {error!s:.120}") from None
     if not isinstance(array, np.ndarray):
         raise DataError(f"{path}: several arrays (.npz), where one in .npy format is needed")
+    if array.ndim == 0:
+        raise DataError(f"{path}: one number, and no array")
     return array
 
 
@@ -167,32 +145,3 @@ def read_vectors(path: Path, elements: int | None = None) -> npt.NDArray[np.floa
     if not np.isfinite(vectors).all():
         raise DataError(f"{path}: not all values are finite numbers")
     return vectors
-
-
-def read_image(path: Path, shape: tuple[int, ...] | None = None, scaled: bool = False) -> npt.NDArray[np.uint8]:
-    """[height, width, channels], a byte each."""
-    image = read_array(path) if path.suffix == ".npy" else read_picture(path, shape, scaled)
-    image = image[..., None] if image.ndim == 2 else image
-    if image.ndim != 3 or image.dtype != np.uint8 or not image.size:
-        raise DataError(
-            f"{path}: bytes (uint8) of height, width and channels are needed, not {image.dtype} {list(image.shape)}"
-        )
-    if shape is not None and image.shape != shape:
-        raise DataError(f"{path}: an image of {list(image.shape)}, and training has {list(shape)} (height, width, channels)")
-    return image
-
-
-def read_picture(path: Path, shape: tuple[int, ...] | None, scaled: bool) -> npt.NDArray[np.uint8]:
-    try:
-        from PIL import Image, UnidentifiedImageError
-    except ImportError:
-        raise DataError(f"{path}: reading images needs Pillow: pip install pillow (or give .npy files)") from None
-    try:
-        with Image.open(path) as picture:
-            grey = picture.mode in ("1", "L", "I", "F") if shape is None else shape[2] == 1
-            flat = picture.convert("L" if grey else "RGB")
-            return np.asarray(flat if shape is None or not scaled else flat.resize((shape[1], shape[0])), np.uint8)
-    except FileNotFoundError:
-        raise DataError(f"{path}: no such file") from None
-    except (UnidentifiedImageError, OSError, ValueError, Image.DecompressionBombError) as error:
-        raise DataError(f"{path}: not an image that can be read: {error!s:.120}") from None

@@ -7,6 +7,8 @@ from pathlib import Path
 from regard.data.conll import read_conll, read_conllu
 from regard.data.faults import BadRows as BadRows
 from regard.data.faults import Fault as Fault
+from regard.data.files import array_lines
+from regard.data.folder import holds_images, read_folder
 from regard.data.formats import found_columns, guessed, told_format
 from regard.data.jsonl import read_jsonl
 from regard.data.lines import Lines, read_lines
@@ -31,6 +33,8 @@ def read_rows(files: Pairs) -> Iterator[Rows]:
 def read_all(files: Pairs) -> Iterator[Rows]:
     if files.pairs is None:
         return read_parallel({name: files.file_of(name) for name in files.named})
+    if holds_images(files.pairs):
+        return read_folder(files.pairs, files.named)
     form = format_of(files.pairs)
     return READERS[form](files.pairs, found_columns(files.pairs, form, files.named).columns)
 
@@ -46,7 +50,7 @@ def suffix_of(path: Path) -> str:
 
 def notes(files: Pairs) -> list[str]:
     """What was found out of a table and not said by anybody: its format, its header, which columns it has."""
-    if files.pairs is None:
+    if files.pairs is None or holds_images(files.pairs):
         return []
     form = format_of(files.pairs)
     note = found_columns(files.pairs, form, files.named).note
@@ -55,8 +59,8 @@ def notes(files: Pairs) -> list[str]:
 
 
 def read_parallel(files: Mapping[str, Path]) -> Iterator[Rows]:
-    """Line n of every file is row n."""
-    blocks = {name: read_lines(path) for name, path in files.items()}
+    """Line n of every file is row n, and so is row n of an array (`.npy`)."""
+    blocks = {name: array_lines(path) if path.suffix == ".npy" else read_lines(path) for name, path in files.items()}
     ahead = {name: lines for name in files if (lines := next(blocks[name], None))}
     last = 0
     while len(ahead) == len(files):

@@ -1,7 +1,7 @@
 """Rows with named columns, as every reader yields them; what makes a text unfit to be in one."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,6 +22,13 @@ class Rows(NamedTuple):
     columns: Texts
     lines: Sequence[int]
     faults: list[Fault]
+
+    def cut(self, most: int) -> Iterator["Rows"]:
+        """The same in pieces of so many rows; all faults are in the first."""
+        for first in range(0, max(len(self.lines), 1), most):
+            piece = slice(first, first + most)
+            columns = {name: values[piece] for name, values in self.columns.items()}
+            yield Rows(columns, self.lines[piece], [] if first else self.faults)
 
 
 def good_rows(files: Mapping[str, Path], columns: Texts, numbers: Sequence[int], bad: dict[int, Fault]) -> Rows:

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from regard.data.fields import Field, tokenizer_of
+from regard.data.fields import Field, read_blocks, tokenizer_of
+from regard.data.folder import folder_digest
 from regard.data.guides import Guides
 from regard.data.pages import Pages, RowLengths
 from regard.data.readers import BadRows, read_rows
@@ -85,7 +86,7 @@ class Store:
         }
         with sealed(directory, facts) as folder:
             with Writer(folder, fields, max_length, copying, guides) as writer:
-                for rows in read_rows(files):
+                for rows in read_blocks(files, fields):
                     bad_rows.add(rows.faults)
                     wrong, long = writer.append(rows, files)
                     bad_rows.add(wrong)
@@ -142,7 +143,11 @@ def settings(
 
 
 def describe_file(path: Path) -> dict[str, Any]:
-    return {**glance(path), "sha256": file_digest(path)}
+    return {**glance(path), "sha256": digest_of(path)}
+
+
+def digest_of(path: Path) -> str:
+    return folder_digest(path) if path.is_dir() else file_digest(path)
 
 
 def glance(path: Path) -> dict[str, Any]:
@@ -156,9 +161,9 @@ def glance(path: Path) -> dict[str, Any]:
 
 def unchanged(path: Path, recorded: dict[str, Any]) -> bool:
     now = glance(path)
-    if all(now[key] == recorded[key] for key in now):
+    if not path.is_dir() and all(now[key] == recorded[key] for key in now):
         return True
-    return bool(now["size"] == recorded["size"] and file_digest(path) == recorded["sha256"])
+    return bool(now["size"] == recorded["size"] and digest_of(path) == recorded["sha256"])
 
 
 def prepare(

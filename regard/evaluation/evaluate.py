@@ -5,11 +5,11 @@ from itertools import chain, repeat
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from regard.data.fields import Field, Text
+from regard.data.fields import Field, Text, read_blocks
 from regard.data.lines import read_lines
 from regard.data.links import Links
 from regard.data.matching import as_faults, check_values
-from regard.data.readers import BadRows, read_rows
+from regard.data.readers import BadRows
 from regard.decoding.load import can_give
 from regard.decoding.reading import WORDS
 from regard.errors import DataError, UserError
@@ -26,7 +26,7 @@ def read_test(files: Pairs, fields: Mapping[str, Field]) -> list[Any]:
     bad, found = BadRows("stop", advice="mend the file: a score over fewer rows would be another score"), list[Any]()
     if missing := [name for name in fields if name not in files.named]:
         raise UserError(f"a test set of this model has {' and '.join(fields)}; this one has no {' and no '.join(missing)}")
-    for rows in read_rows(files):
+    for rows in read_blocks(files, fields):
         bad.add(rows.faults)
         values = {name: field.located(rows.columns[name], files.file_of(name).parent) for name, field in fields.items()}
         if not all(isinstance(field, Text) for field in fields.values()):  # every text can be read

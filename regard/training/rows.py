@@ -8,9 +8,9 @@ import numpy.typing as npt
 
 from regard.data import store as stores
 from regard.data.faults import ADVICE, BadRows, Fault
-from regard.data.fields import Field, Text
+from regard.data.fields import Field, Text, read_blocks
 from regard.data.matching import as_faults, check_values
-from regard.data.readers import Rows, notes, read_rows
+from regard.data.readers import Rows, notes
 from regard.data.store import Store
 from regard.errors import UserError
 from regard.models.limits import Limits
@@ -75,7 +75,7 @@ def read_valid(data: Data, limits: Limits, fields: Mapping[str, Field], director
     assert data.valid is not None
     gold = data.valid.alignment is not None
     found, bad, long = list[Row](), list[Fault](), list[Fault]()
-    for rows in read_rows(data.valid):
+    for rows in read_blocks(data.valid, fields):
         values = {name: field.located(rows.columns[name], data.valid.file_of(name).parent) for name, field in fields.items()}
         wrong, many = unusable(data.valid, rows, values, limits, fields)
         lines = {fault.line for fault in (*wrong, *many)}

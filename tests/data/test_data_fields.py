@@ -159,7 +159,7 @@ def test_what_is_no_array_is_refused_and_never_executed(tmp_path):
 
 
 def test_images_have_one_size(tmp_path):
-    field = Image(2, 4, 3, scaled=False)
+    field = Image(2, 4, 3)
     odd = {"grey": np.zeros((2, 4), np.uint8), "high": np.zeros((4, 4, 3), np.uint8), "float": np.zeros((2, 4, 3))}
     for name, array in odd.items():
         np.save(tmp_path / f"{name}.npy", array)
@@ -174,12 +174,12 @@ def test_pictures_are_scaled_where_the_recipe_says_so(tmp_path):
     pillow.fromarray(np.full((6, 8, 3), 7, np.uint8)).save(tmp_path / "a.png")
     (tmp_path / "b.png").write_text("no picture")
     names = [str(tmp_path / name) for name in ("a.png", "b.png", "c.png")]
-    (found, *_), problems = Image(3, 2, 1, scaled=True).encode(names)
+    (found, *_), problems = Image(3, 2, 1, fit="scale").encode(names)
     assert found.shape == (1, 3, 2, 1)
     assert set(found.flatten().tolist()) == {7}
     assert "not an image that can be read" in problems[1]
     assert "no such file" in problems[2]
-    assert "an image of [6, 8, 3]" in Image(3, 2, 3, scaled=False).encode(names)[1][0]
+    assert "an image of [6, 8, 3]" in Image(3, 2, 3).encode(names)[1][0]
 
 
 HOSTILE = [

@@ -13,7 +13,7 @@ BODIES = {
     "transformer": {"kind": "transformer", "size": 8, "inner": 12, "layers": 2, "attention": {"heads": 2}, "dropout": 0.0},
     "convolutional": {"kind": "convolutional", "embedding_size": 6, "hidden_size": 8, "longest": 16, "layers": 2},
     "bytenet": {"kind": "bytenet", "embedding_size": 5, "hidden_size": 4, "dilations": [1, 2], "sets": 1},
-    "bag": {"kind": "bag", "embedding_size": 5},
+    "identity": {"kind": "identity", "embedding_size": 6},
 }
 TEXTS = {
     "recurrent": BODIES["recurrent"],

@@ -1,7 +1,7 @@
 """How a recurrent decoder uses the context c_i = Σ α_ij h_j. One class a way; CONTEXTS names them."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float
@@ -48,6 +48,7 @@ class Parts(NamedTuple):
     attend: Callable[[Tensor, AttentionState | None], AttentionStep]  # query, what was left behind -> context, weights ...
     feed: Callable[[Tensor], Tensor] | None  # what is fed -> its share in the first cell
     join: Callable[[Tensor], Tensor]  # tanh(W [s_i; c_i] + b), the layer under the logits
+    gate: Callable[[Tensor], Tensor] | None = None  # s_{i-1} -> β_i, how much of the context is let through
 
 
 class DecoderStep(NamedTuple):
@@ -66,6 +67,8 @@ def join(hidden: Rows, context: Rows) -> Rows:
 
 class NoContext:
     """The plain encoder-decoder: all that is known of the source is in s_0 (Sutskever et al. 2014)."""
+
+    gated: ClassVar[bool] = False  # whether the decoder has a gate for it
 
     def __init__(self, query_layer: int = -1) -> None:
         self.query_layer = query_layer  # the layer whose state asks: 0 the lowest, -1 the top one
@@ -130,7 +133,9 @@ class IntoCell(NoContext):
 
     def step(self, parts: Parts, inputs: Inputs, state: RecurrentState) -> DecoderStep:
         assert parts.feed is not None
-        context, weights, attention_state, choice = parts.attend(state.cells[self.query_layer].hidden, state.attention_state)
+        query = state.cells[self.query_layer].hidden
+        context, weights, attention_state, choice = parts.attend(query, state.attention_state)
+        context = context if parts.gate is None else parts.gate(query) * context
         state, top, use = parts.stack(self.enter(inputs.plus(parts.feed(context)), context), state)
         return DecoderStep(join(top, context), state._replace(attention_state=attention_state), weights, choice, use)
 
@@ -148,12 +153,20 @@ class ToAllLayers(IntoCell):
         return inputs._replace(beside=context)
 
 
+class Gated(IntoCell):
+    """As into_cell, with β_i c_i in place of c_i: a gate β_i = σ(w s_{i-1} + b) says how much a word needs to be looked for
+    (Xu et al. 2015, section 4.2.1)."""
+
+    gated = True
+
+
 CONTEXTS: dict[str, type[NoContext]] = {
     "none": NoContext,
     "into_cell": IntoCell,
     "after_cell": AfterCell,
     "input_feeding": InputFeeding,
     "to_all_layers": ToAllLayers,
+    "gated": Gated,
 }
 
 QUERY_LAYERS = {"top": -1, "lowest": 0}  # whose state asks

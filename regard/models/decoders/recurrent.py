@@ -59,6 +59,7 @@ class RecurrentDecoder(WordDecoder):
         top_size = self.build_layers(config, cell, self.context.beside_size(context_size))
         self.recurrent_dropout = config.recurrent_dropout
         self.from_fed = Linear(fed, self.first.width, bias=False) if fed else None
+        self.gate = Linear(hidden, 1) if self.context.gated else None
         self.has_attention, self.copies_words = self.attention is not None, config.copy_words is not None
         self.copy_words = None
         if config.copy_words is not None:
@@ -123,12 +124,13 @@ class RecurrentDecoder(WordDecoder):
 
     def bind(self, memory: Memory, layers: int | None = None) -> Parts:
         """The decoder's pieces (only the lowest `layers`, if told) as functions for one pass over a target."""
-        join = bind_linear(self.join)
+        join, gate = bind_linear(self.join), None if self.gate is None else bind_linear(self.gate)
         return Parts(
             stack=self.bind_stack(memory.states, layers),
             attend=nowhere if self.attention is None else self.attention.bind(memory.keys.attention),
             feed=bind_linear(self.from_fed) if self.from_fed is not None else None,
             join=lambda known: torch.tanh(join(known)),
+            gate=None if gate is None else lambda query: torch.sigmoid(gate(query)),
         )
 
     def bind_stack(self, rows: Tensor, layers: int | None) -> Callable[[Inputs, RecurrentState], LayersRun]:

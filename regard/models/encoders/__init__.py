@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from regard.models.encoders.bag import BagEncoder
 from regard.models.encoders.bytenet import ByteNetEncoder
 from regard.models.encoders.convolutional import ConvolutionalEncoder
+from regard.models.encoders.identity import IdentityEncoder
 from regard.models.encoders.recurrent import RecurrentEncoder
 from regard.models.encoders.transformer import TransformerEncoder
 
@@ -13,5 +13,5 @@ ENCODERS: dict[str, Any] = {
     "convolutional": ConvolutionalEncoder,
     "bytenet": ByteNetEncoder,
     "transformer": TransformerEncoder,
-    "bag": BagEncoder,
+    "identity": IdentityEncoder,
 }

@@ -61,9 +61,9 @@ class ConvolutionalConfig(Section):
         return [(some.size, some.width) for some in self.layers for _ in range(some.times)]
 
     def build_positions(self, words: nn.Module) -> Positions:
-        """Vectors of places, drawn together with those of words."""
+        """Vectors of places, drawn together with those of words; what reads no words is as its input drew it."""
         places = choose(read_positions(), self.positions, "kind of positions")(self.embedding_size, longest=self.longest)
-        for parameter in (*words.parameters(), *places.parameters()):
+        for parameter in (*(words.parameters() if isinstance(words, nn.Embedding) else ()), *places.parameters()):
             nn.init.normal_(parameter, std=SPREAD)
         return places
 

@@ -1,4 +1,4 @@
-"""A bag of words: each word is its vector, and nothing is known of its neighbours or its place."""
+"""The encoder that adds nothing: memory holds what its input gives, as Show, Attend and Tell reads a grid of regions."""
 
 from typing import Literal
 
@@ -15,24 +15,25 @@ from regard.nn.lengths import length_mask
 from regard.recipe import Rate, Section
 
 
-class BagEncoderConfig(Section):
-    kind: Literal["bag"] = "bag"
+class IdentityEncoderConfig(Section):
+    kind: Literal["identity"] = "identity"
     input: InputConfig = None
     embedding_size: Size = 256
     dropout: Rate = 0.0
 
 
-class BagEncoder(Encoder):
-    """h_t = x_t: a classifier with the pooling `mean` of it is fastText's (Joulin et al. 2017) without its n-grams."""
+class IdentityEncoder(Encoder):
+    """h_j = x_j; the whole is their mean. Of words it is a bag: what it knows of their order its input must tell."""
 
-    Config = BagEncoderConfig
+    Config = IdentityEncoderConfig
 
-    def __init__(self, config: BagEncoderConfig, shape: Shape) -> None:
+    def __init__(self, config: IdentityEncoderConfig, shape: Shape) -> None:
         super().__init__()
         self.memory_size = self.summary_size = config.embedding_size
         self.embed = build_input(config.input, shape, config.embedding_size, spread_words)
         self.dropout = Dropout(config.dropout)
 
     def forward(self, values: Shaped[Tensor, "batch *values"], lengths: Int[Tensor, "batch"] | None = None) -> Memory:
-        words, lengths = self.read(values, lengths)
-        return Memory(self.dropout(words), length_mask(lengths, words.shape[1]))
+        vectors, lengths = self.read(values, lengths)
+        visible = length_mask(lengths, vectors.shape[1])
+        return Memory(self.dropout(vectors).masked_fill(~visible[..., None], 0.0), visible)

@@ -1,0 +1,61 @@
+"""A folder of images, each with its text beside it: `cat.png` and `cat.txt` are a row."""
+
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from regard.data.faults import Fault
+from regard.data.lines import reading
+from regard.data.pictures import ENDINGS
+from regard.data.rows import Columns, Rows, good_rows
+from regard.errors import DataError
+
+BLOCK = 1 << 10  # rows that are read at once
+
+
+def holds_images(path: Path) -> bool:
+    return path.is_dir() and bool(images_in(path))
+
+
+def images_in(folder: Path) -> list[Path]:
+    """In the order of their names, which counts them as lines are counted."""
+    with reading(folder):
+        return sorted(path for path in folder.iterdir() if path.suffix.lower() in ENDINGS)
+
+
+def read_folder(folder: Path, columns: Columns) -> Iterator[Rows]:
+    """`source` is the image, `target` its text. Images are named as seen from the folder's own folder, as files in a table
+    are seen from the table's."""
+    if unknown := columns.keys() - {"source", "target"}:
+        raise DataError(
+            f"{folder}: a folder of images has `source` (the images) and `target` (their texts), no {min(unknown)!r}"
+        )
+    images = images_in(folder)
+    for first in range(0, len(images), BLOCK):
+        some = images[first : first + BLOCK]
+        numbers, bad, texts = range(first + 1, first + len(some) + 1), dict[int, Fault](), list[str]()
+        for number, image in zip(numbers, some, strict=True):
+            text, problem = text_of(image)
+            texts.append(text)
+            bad |= {number: Fault(folder, number, problem)} if problem else {}
+        values = {"source": [f"{folder.name}/{image.name}" for image in some], "target": texts}
+        yield good_rows(dict.fromkeys(columns, folder), {name: values[name] for name in columns}, numbers, bad)
+
+
+def text_of(image: Path) -> tuple[str, str]:
+    """And what is wrong with it."""
+    path = image.with_suffix(".txt")
+    try:
+        return path.read_text(encoding="utf-8").strip("\n"), ""
+    except UnicodeDecodeError:
+        return "", f"{path.name}: not UTF-8"
+    except OSError as error:
+        return "", f"{image.name} has no text beside it ({path.name}): {error.strerror}"
+
+
+def folder_digest(folder: Path) -> str:
+    """Of the names of its images, their sizes, and their texts."""
+    digest = hashlib.sha256()
+    for image in images_in(folder):
+        digest.update(f"{image.name}\0{image.stat().st_size}\0{text_of(image)}\0".encode())
+    return digest.hexdigest()
