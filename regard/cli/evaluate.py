@@ -44,6 +44,7 @@ def evaluate(
     ] = None,
     target: Annotated[Path | None, typer.Option(help="Their references.")] = None,
     pairs: Annotated[Path | None, typer.Option(help="Both in one .tsv, .csv, .jsonl or .parquet file instead.")] = None,
+    text: Annotated[Path | None, typer.Option(help="A text, for a language model.")] = None,
     column: Columns = None,
     reference: Annotated[
         list[Path] | None,
@@ -83,7 +84,8 @@ def evaluate(
     from regard.recipe import Pairs, parse
 
     columns = named(column)
-    given = {"source": source, "target": target, "pairs": pairs, "alignment": alignment, **column_files(columns, pairs)}
+    given = {"source": source, "target": target, "pairs": pairs, "text": text, "alignment": alignment}
+    given |= column_files(columns, pairs)
     given |= {f"reference-{at}": path for at, path in enumerate(reference or ())}
     named_sets = {name for name, path in given.items() if path is not None and name != "alignment" and "reference-" not in name}
     for option, path in (("--alignment", alignment), ("--reference", reference)):

@@ -14,6 +14,8 @@ MODELS = {
     "classifier": {"kind": "classifier", "encoder": RECURRENT, "pooling": "max"},
     "recurrent_texts": {"kind": "language_model", "decoder": {**RECURRENT, "hidden_size": 24}},
     "transformer_texts": {"kind": "language_model", "decoder": {**STACK, "positions": "learned", "longest": 12}},
+    "long_texts": {"kind": "language_model", "window": 4, "decoder": {**RECURRENT, "hidden_size": 24, "layers": 2}},
+    "window_texts": {"kind": "language_model", "window": 14, "decoder": {**STACK, "positions": "learned", "longest": 16}},
     "vectors": {"encoder": RECURRENT, "decoder": DECODER},
     "image": {"encoder": {**STACK, "input": {"kind": "patches", "side": 2}}, "decoder": DECODER},
 }
