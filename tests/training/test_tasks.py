@@ -48,7 +48,7 @@ def test_it_learns_a_handful_by_heart_and_answers_the_same_when_loaded_back(fini
     if task in truth:
         assert answers == truth[task]
     losses = [row["loss"] for row in read_journal(folder / "run" / "journal.jsonl") if "loss" in row]
-    assert losses[-1] < (0.75 if task == "window_texts" else 0.6) * losses[0]  # windows begin anywhere, and know nothing there
+    assert losses[-1] < (0.8 if task in ("long_texts", "window_texts") else 0.6) * losses[0]  # windows of a text begin anywhere
 
 
 def test_validation_and_evaluation_ask_what_the_shape_gives(finished):
