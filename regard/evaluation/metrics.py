@@ -79,6 +79,20 @@ def perplexity(sums: list[float]) -> float:
     return math.exp(min(nats, 700.0)) if nats < math.inf else math.inf
 
 
+def nats_and_words(found: Sequence["Likelihood"], truth: Sequence[str]) -> list[tuple[float, int]]:
+    """A row has as many words as spaces separate, and its end."""
+    return [(-one.log_prob, len(text.split()) + 1) for one, text in zip(found, truth, strict=True)]
+
+
+def nats_and_characters(found: Sequence["Likelihood"], truth: Sequence[str]) -> list[tuple[float, int]]:
+    """A row has so many code points, and its end, which is a line feed in a file."""
+    return [(-one.log_prob, len(text) + 1) for one, text in zip(found, truth, strict=True)]
+
+
+def bits(sums: list[float]) -> float:
+    return nats_per_token(sums) / math.log(2)
+
+
 def labels_right(found: Sequence[Sequence[str]], truth: Sequence[Sequence[str]]) -> list[tuple[int, int]]:
     """Over all positions of all rows; one too few or too many is wrong."""
     return [
@@ -135,6 +149,10 @@ def errors_of(name: str, compare: edits.Compare, unit: str, usual: bool = True) 
     return Metric(edits.error_rate(name, compare, unit), "outputs", False, edits.worth(compare), usual, perfect=0.0)
 
 
+def likelihood_by(name: str, rows: Callable[..., Any], value: Callable[[list[float]], float], counting: str) -> Metric:
+    return Metric(Counted(name, rows, value, lambda truth: counting), "likelihood", higher_is_better=False, usual=False)
+
+
 METRICS: dict[str, Metric] = {
     "bleu": bleu_of("13a", "BLEU", usual=True),
     "bleu_as_cut": Metric(translation.bleu_by("none", "BLEU at spaces")),  # of text that is cut already, as papers report it
@@ -152,6 +170,8 @@ METRICS: dict[str, Metric] = {
     "per": errors_of("PER", edits.words_anywhere, "word in any place", usual=False),
     "loss": Metric(Counted("loss", nats_and_tokens, nats_per_token), "likelihood", higher_is_better=False),
     "perplexity": Metric(Counted("perplexity", nats_and_tokens, perplexity), "likelihood", higher_is_better=False),
+    "word_perplexity": likelihood_by("word perplexity", nats_and_words, perplexity, "words:spaces|row end:1"),
+    "bits_per_character": likelihood_by("bits per character", nats_and_characters, bits, "code points|row end:1"),
     "accuracy": Metric(Counted("accuracy", labels_right, percent), "labels", perfect=100.0),
     "aer": Metric(of_alignment("error_rate"), "links", higher_is_better=False),
     "alignment_precision": Metric(of_alignment("precision"), "links"),
