@@ -23,7 +23,7 @@ from regard.evaluation.metrics import METRICS
 from regard.memory import free_memory, spoken
 from regard.models import MODELS, Labeller, Model, ModelConfig, build, configure
 from regard.models.device import choose_device
-from regard.models.penalties import PENALTIES
+from regard.models.penalties import asks_attention
 from regard.overrides import flatten
 from regard.recipe import Pairs, Recipe, Risk, choose
 from regard.tables import check_names as check_names
@@ -38,8 +38,7 @@ def check(recipe: Recipe) -> None:
     """Names that are looked up late, parts that do not go together, more parameters than there is memory."""
     check_names(recipe)
     data, training = recipe.data, recipe.training
-    for name in training.penalties:
-        choose(PENALTIES, name, "penalty in training.penalties")
+    looked = any(map(asks_attention, training.penalties))
     if data.train is not None:
         files_of(data.train, links="guided" in training.penalties)
     config = configure(recipe.model)
@@ -54,7 +53,7 @@ def check(recipe: Recipe) -> None:
         refuse_hard_attention(model)
         refuse_outputs_of_a_beam(training.risk)
     asking = {
-        "training.penalties": bool(training.penalties),
+        "training.penalties": looked,
         "decoding.coverage_penalty": recipe.decoding.coverage_penalty > 0,
         f"training.validate_by={training.validate_by}": METRICS[training.validate_by or "loss"].needs == "links",
     }

@@ -10,6 +10,7 @@ from regard.corpora import CORPORA
 from regard.corpora.corpus import write
 from regard.data import store as stores
 from regard.data.fields import Field, Shape, Text, configure_fields, fit_fields, load_field
+from regard.data.lanes import Lanes, LongText
 from regard.data.plan import BatchPlan
 from regard.data.readers import BadRows
 from regard.data.sealed import MANIFEST, read_manifest, sealed, verify
@@ -22,13 +23,14 @@ from regard.training.rows import Row, split, tell_bad_rows
 from regard.training.start import fields_of
 
 Say = Callable[[str], None]
+LONGEST = 1 << 40  # tokens of a row that is a part of one long text
 
 
 class Prepared(NamedTuple):
     """Data on its way into a model."""
 
     store: Store
-    plan: BatchPlan
+    plan: BatchPlan | Lanes
     fields: dict[str, Field]
     valid: list[Row]  # a value for each column
 
@@ -62,20 +64,26 @@ def prepare(recipe: Recipe, directory: Path, say: Say) -> Prepared:
     copying, links = config.copies_words, "guided" in recipe.training.penalties
     refuse_changed_files(stores.files_of(data.train, links), directory, say)
     bad = BadRows(data.on_bad_row, directory / "bad_rows.txt")
+    window = getattr(config, "window", None)  # of one long text, whose rows may have any length
+    longest = data.max_length if window is None else LONGEST
     store = stores.prepare(
-        directory / "data", data.train, fields, max_length=data.max_length, bad_rows=bad, copying=copying, links=links
+        directory / "data", data.train, fields, max_length=longest, bad_rows=bad, copying=copying, links=links
     )
     tell_bad_rows(store, directory, say)
     if not len(store):
         raise UserError(f"{' and '.join(map(str, data.train.files))}: no row can be used; see {directory / 'bad_rows.txt'}")
     with torch.device("meta"):  # the model before its values are drawn
         model = build(config, *(field.shape for field in fields.values()))
-    rows, valid = split(data, store, model.limits, fields, directory, recipe.training.seed, say)
+    rows, valid = split(data, store, model.limits, fields, directory, recipe.training.seed, say, last=window is not None)
+    shapes = ", ".join(f"{name}: {field.shape.told}" for name, field in fields.items())
+    say(f"{len(rows):,} training rows, {len(valid):,} for validation; {shapes}")
+    if window is not None:
+        text = LongText(store[model.writes], rows)
+        say(f"one text of {len(text):,} tokens, an end mark for each row; the state goes on from row to row")
+        return Prepared(store, Lanes(text, max(data.batch_tokens // window, 1), window, recipe.training.seed), fields, valid)
     read = next((name for name in fields if name != model.writes), None)
     lengths = store.lengths(read), store.lengths(model.writes)
     plan = BatchPlan(*lengths, data.batch_tokens, recipe.training.seed, rows)
-    shapes = ", ".join(f"{name}: {field.shape.told}" for name, field in fields.items())
-    say(f"{len(rows):,} training rows, {len(valid):,} for validation; {shapes}")
     return Prepared(store, plan, fields, valid)
 
 

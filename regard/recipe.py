@@ -32,11 +32,13 @@ class Section(BaseModel):
 
 
 class Pairs(Section):
-    """Where rows are: parallel files, one for each column, or one table of them all (`pairs`). `.gz` may follow any name."""
+    """Where rows are: parallel files, one for each column, one table of them all (`pairs`), or one `text` whose lines, even
+    empty ones, are a `target` each. `.gz` may follow any name."""
 
     source: File | None = None
     target: File | None = None
     pairs: File | None = None
+    text: File | None = None
     source_column: Column | str | None = 0  # of the table; null by default where there are `columns`
     target_column: Column | str | None = 1
     columns: Columns = {}  # further ones by name: a column of the table, or a file with one value per line
@@ -50,9 +52,11 @@ class Pairs(Section):
 
     @model_validator(mode="after")
     def one_way(self) -> "Pairs":
-        if set(self.named) <= {"source"} or (self.pairs is not None and (self.source or self.target)):
+        ways = (self.source or self.target, self.pairs, self.text)
+        if set(self.named) <= {"source"} or sum(one is not None for one in ways) > 1:
             raise ValueError(
-                "name either `source` and `target` (two files) or `pairs` (one table); `columns` names further columns"
+                "name either `source` and `target` (two files) or `pairs` (one table); `columns` names further columns. "
+                "A language model has a `text` instead"
             )
         for name, place in self.columns.items():
             if name in self.usual:
@@ -63,7 +67,8 @@ class Pairs(Section):
 
     @property
     def usual(self) -> dict[str, int | str | Path]:
-        places = (self.source, self.target) if self.pairs is None else (self.source_column, self.target_column)
+        files = (self.source, self.target if self.text is None else self.text)
+        places = files if self.pairs is None else (self.source_column, self.target_column)
         return {name: place for name, place in zip(("source", "target"), places, strict=True) if place is not None}
 
     @property
@@ -145,10 +150,9 @@ class Training(Section):
     clip: Annotated[float, Field(gt=0)] | None = 1.0  # the largest norm of the gradients; null: whatever it is
     label_smoothing: Rate = 0.1
     scheduled_sampling: Rate = 0.0  # chance that a step reads the model's own last word instead of the true one
-    # chance that a word both sides have is hidden from both, so that it can only be copied; of labellers: a source word
-    unknown_words: Rate = 0.0
+    unknown_words: Rate = 0.0  # chance that a word both sides have is hidden and can only be copied; of labellers: any word
     made_up_stems: Rate = 0.0  # chance that a row has other letters inside the stretches that both of its sides share
-    penalties: dict[str, Amount] = {}  # on attention weights, by name
+    penalties: dict[str, Amount] = {}  # on attention weights or on what layers give, by name
     start_from: File | None = None  # a run or a model directory whose weights and tokenizers to begin with
     risk: Risk | None = None  # train for an expected sentence score
     entropy: Amount = 0.01  # hard attention's reward for staying undecided, a nat

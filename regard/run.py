@@ -11,6 +11,7 @@ from torch import nn
 
 from regard import preflight
 from regard.data import spool
+from regard.data.lanes import Lanes
 from regard.data.links import Links
 from regard.data.sealed import lock, remove, sweep
 from regard.decoding.load import in_use, used_as
@@ -138,6 +139,9 @@ def fit(
     propose = None if risk is None else proposer(trained, risk)
     given = (recipe.training, directory, processes, validate, propose, identity, lambda scores: METRICS[by].rank(scores[by]))
     feed = feed_of(prepared.store, prepared.plan, model.writes, recipe.training)
+    if isinstance(feed, Lanes):
+        refuse_several(processes)
+        model.open_lanes(feed.lanes)
     trainer = Trainer(model, feed, *given, callbacks, METRICS[by].highest)
     ending = trainer.run(talk)
     if ending.signal is None and not ending.paused and processes.first:
@@ -155,6 +159,11 @@ def fit(
     elif ending.signal is not None:
         say(f"stopped at step {ending.progress.step}; continue with `{processes.command} train -r {directory} --resume`")
     return ending.signal
+
+
+def refuse_several(processes: Group) -> None:
+    if processes.world > 1:
+        raise UserError("model.window: the state of one long text goes on in one process; train without torchrun")
 
 
 def keep_valid(directory: Path, prepared: Prepared) -> None:

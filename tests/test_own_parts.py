@@ -65,6 +65,7 @@ TRAINED = {
     "MODELS": (KIND, "sequence_to_sequence", ["model.kind=mine"]),
     "COPIES": (CLASS, "added", ["model.decoder.copy_words=mine"]),
     "PENALTIES": (VALUE, "coverage", ["training.penalties.mine=1"]),
+    "ACTIVATION_PENALTIES": (VALUE, "activation", ["training.penalties.mine=1"]),
     "CONTEXTS": (CLASS, "after_cell", ["model.decoder.context=mine"]),
     "ENCODERS": (KIND, "recurrent", ["model.encoder.kind=mine"]),
     "DECODERS": (KIND, "recurrent", ["model.decoder.kind=mine"]),

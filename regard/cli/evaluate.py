@@ -55,6 +55,7 @@ def evaluate(
     ] = None,
     target: Annotated[Path | None, typer.Option(help="Their references.")] = None,
     pairs: Annotated[Path | None, typer.Option(help="Both in one .tsv, .csv, .jsonl or .parquet file instead.")] = None,
+    text: Annotated[Path | None, typer.Option(help="A text, for a language model.")] = None,
     column: Columns = None,
     reference: Annotated[
         list[Path] | None,
@@ -87,7 +88,7 @@ def evaluate(
     """Score a model on test sets, with 95 % intervals: BLEU, chrF, exact match, error rates, perplexity, accuracy."""
     from regard.judged import decides
 
-    files = {"source": source, "target": target, "pairs": pairs, "alignment": alignment}
+    files = {"source": source, "target": target, "pairs": pairs, "text": text, "alignment": alignment}
     wanted = Wanted(metric or [], beam, lengths, same_source, output, worst)
     trained, tests = read_sets(run, device, files, named(column), reference or [], wanted)
     if against is not None:

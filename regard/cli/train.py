@@ -31,9 +31,12 @@ def train(
     source: Annotated[Path | None, typer.Option(help="Training sources, one per line (.gz is fine).")] = None,
     target: Annotated[Path | None, typer.Option(help="Their targets, line by line.")] = None,
     pairs: Annotated[Path | None, typer.Option(help="Both in one .tsv, .csv, .jsonl or .parquet file instead.")] = None,
+    text: Annotated[Path | None, typer.Option(help="One text to learn to continue, for a language model.")] = None,
     valid_source: Annotated[Path | None, typer.Option(help="Validation sources; without them, some rows are held out.")] = None,
     valid_target: Annotated[Path | None, typer.Option(help="Their targets.")] = None,
     valid_pairs: Annotated[Path | None, typer.Option(help="Validation rows in one table, as --pairs.")] = None,
+    valid_text: Annotated[Path | None, typer.Option(help="A text to validate on; without it, the end of --text.")] = None,
+    test_text: Annotated[Path | None, typer.Option(help="A text that is scored at the end, never trained on.")] = None,
     test_pairs: Annotated[
         Path | None, typer.Option(help="Test rows in one table: scored at the end, never trained on.")
     ] = None,
@@ -59,14 +62,15 @@ def train(
     columns, valid_columns = named(column), named(valid_column, "--valid-column")
     options = {"source": source, "target": target, "pairs": pairs, "valid_source": valid_source, "valid_target": valid_target}
     options |= {"valid_pairs": valid_pairs, "test_pairs": test_pairs}
+    options |= {"text": text, "valid_text": valid_text, "test_text": test_text}
     options |= column_files(columns, pairs) | {f"valid-{name}": path for name, path in column_files(valid_columns).items()}
     place = Path(run) if run else None
     directory = place or Path("runs") / (Path(names[0]).stem if names else "model")
     with spooled(options) as (texts, folder):
-        files = given(source=texts.get("source"), target=texts.get("target"), pairs=texts.get("pairs"))
+        files = given(**{name: texts.get(name) for name in ("source", "target", "pairs", "text")})
         files |= as_section(columns, texts)
-        valid = given(source=texts.get("valid_source"), target=texts.get("valid_target"), pairs=texts.get("valid_pairs"))
-        test = given(pairs=texts.get("test_pairs"))
+        valid = given(**{name: texts.get(f"valid_{name}") for name in ("source", "target", "pairs", "text")})
+        test = given(**{name: texts.get(f"test_{name}") for name in ("pairs", "text")})
         valid |= as_section(valid_columns, {name.removeprefix("valid-"): path for name, path in texts.items()})
         changes = [word for word in words if "=" in word]
         chosen = build_recipe(

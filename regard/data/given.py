@@ -13,7 +13,7 @@ TAKES = (
     "{0} is a list of (source, target) pairs of str, a data frame, the name of a table, "
     'or a dict of files such as {{"source": "a.txt", "target": "b.txt"}}'
 )
-FILES = ("source", "target", "pairs", "alignment")  # keys of a dict whose values are names of files
+FILES = ("source", "target", "pairs", "text", "alignment")  # keys of a dict whose values are names of files
 
 
 def is_table(path: Path) -> bool:

@@ -32,7 +32,7 @@ def read_rows(files: Pairs) -> Iterator[Rows]:
 
 def read_all(files: Pairs) -> Iterator[Rows]:
     if files.pairs is None:
-        return read_parallel({name: files.file_of(name) for name in files.named})
+        return read_parallel({name: files.file_of(name) for name in files.named}, empty=files.text is not None)
     if holds_images(files.pairs):
         return read_folder(files.pairs, files.named)
     form = format_of(files.pairs)
@@ -58,29 +58,29 @@ def notes(files: Pairs) -> list[str]:
     return guess if note is None else [*guess, note]
 
 
-def read_parallel(files: Mapping[str, Path]) -> Iterator[Rows]:
-    """Line n of every file is row n, and so is row n of an array (`.npy`)."""
+def read_parallel(files: Mapping[str, Path], empty: bool = False) -> Iterator[Rows]:
+    """Line n of every file is row n, and so is row n of an array (`.npy`); `empty` lines are rows too."""
     blocks = {name: array_lines(path) if path.suffix == ".npy" else read_lines(path) for name, path in files.items()}
     ahead = {name: lines for name in files if (lines := next(blocks[name], None))}
     last = 0
     while len(ahead) == len(files):
         count = min(len(lines.texts) for lines in ahead.values())
         cut = {name: lines.cut(count) for name, lines in ahead.items()}
-        yield parallel_rows(files, {name: head for name, (head, _) in cut.items()})
+        yield parallel_rows(files, {name: head for name, (head, _) in cut.items()}, empty)
         last += count
         rest = {name: tail if tail.texts else next(blocks[name], None) for name, (_, tail) in cut.items()}
         ahead = {name: lines for name, lines in rest.items() if lines}
     yield from unmatched(files, ahead, blocks, last)
 
 
-def parallel_rows(files: Mapping[str, Path], columns: Mapping[str, Lines]) -> Rows:
+def parallel_rows(files: Mapping[str, Path], columns: Mapping[str, Lines], empty: bool) -> Rows:
     first = next(iter(columns.values()))
     numbers = range(first.first, first.first + len(first.texts))
     bad: dict[int, Fault] = {}
     for name in reversed(list(columns)):  # of several problems the first column's is told
         problems = columns[name].problems.items()
         bad |= {line: Fault(files[name], line, problem) for line, problem in problems if line in numbers}
-    return good_rows(files, {name: lines.texts for name, lines in columns.items()}, numbers, bad)
+    return good_rows(files, {name: lines.texts for name, lines in columns.items()}, numbers, bad, empty)
 
 
 def unmatched(

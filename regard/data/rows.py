@@ -31,10 +31,12 @@ class Rows(NamedTuple):
             yield Rows(columns, self.lines[piece], [] if first else self.faults)
 
 
-def good_rows(files: Mapping[str, Path], columns: Texts, numbers: Sequence[int], bad: dict[int, Fault]) -> Rows:
-    """Take out the rows that are bad already, and those whose text in one column cannot be used."""
+def good_rows(
+    files: Mapping[str, Path], columns: Texts, numbers: Sequence[int], bad: dict[int, Fault], empty: bool = False
+) -> Rows:
+    """Take out the rows that are bad already, and those whose text in one column cannot be used; `empty` ones may be there."""
     for name, texts in columns.items():
-        for place, problem in text_problems(name, texts):
+        for place, problem in text_problems(name, texts, empty):
             bad.setdefault(numbers[place], Fault(files[name], numbers[place], problem))
     if not bad:
         return Rows(columns, numbers, [])
@@ -43,12 +45,12 @@ def good_rows(files: Mapping[str, Path], columns: Texts, numbers: Sequence[int],
     return Rows(kept, [numbers[place] for place in keep], [bad[number] for number in sorted(bad)])
 
 
-def text_problems(column: str, texts: list[str]) -> Iterable[tuple[int, str]]:
+def text_problems(column: str, texts: list[str], empty: bool) -> Iterable[tuple[int, str]]:
     firsts = {text.strip()[:1] for text in texts}
     if all(map(SEEN.search, firsts)) and not any("\0" in text for text in texts):
         return
     for place, text in enumerate(texts):
-        if SEEN.search(text) is None:
+        if SEEN.search(text) is None and not empty:
             yield place, f"the {column} is empty"
         elif "\0" in text:
             yield place, f"a NUL character in the {column}, at column {text.index(chr(0)) + 1}"

@@ -97,7 +97,7 @@ def renamed(data: Data, folder: Path, target: Path) -> Data:
     """The same data with the files of `folder` named as they will be in `target`."""
 
     def moved(pairs: Pairs | None) -> Pairs | None:
-        names = {} if pairs is None else {name: getattr(pairs, name) for name in ("source", "target", "pairs")}
+        names = {} if pairs is None else {name: getattr(pairs, name) for name in ("source", "target", "pairs", "text")}
         inside: dict[str, object] = {
             name: target / path.name for name, path in names.items() if path is not None and path.parent == folder
         }

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Any, overload
 
+import numpy as np
 import torch
 
 from regard.data.batching import Batch, column_of
@@ -10,6 +11,7 @@ from regard.data.tokenizers import END, START
 from regard.decoding.forcing import Likelihood, TeacherForced
 from regard.decoding.hypothesis import Hypothesis
 from regard.decoding.inputs import Texts, texts_of
+from regard.decoding.long_text import log_probs
 from regard.decoding.rules import Request, requested, ruled
 from regard.decoding.sampling import Sampling, chances_of, sample
 from regard.decoding.trained import Answers, batches
@@ -63,10 +65,14 @@ class TrainedLanguageModel(TeacherForced):
 
     @torch.inference_mode()
     def score(self, pairs: str | Iterable[str | Sequence[str]]) -> Any:
-        """log p(text) of each row, which is a text or has it in its only column; of one text, one."""
+        """log p(text) of each row, which is a text or has it in its only column; of one text, one. A model of one long text
+        (`model.window`) takes rows for its parts: each is read after those before it."""
         given = pairs if isinstance(pairs, str) else [row[0] if isinstance(row, tuple) and row else row for row in pairs]
         texts, alone = texts_of(given, "score")
         targets = self.target.encode(texts)
+        if self.model.window is not None:
+            likelihoods = self.in_one(targets)
+            return likelihoods[0] if alone else likelihoods
         problems = self.problems([[]] * len(targets), targets)
         results: list[Likelihood | None] = [None] * len(texts)
         for rows in batches(
@@ -77,6 +83,12 @@ class TrainedLanguageModel(TeacherForced):
                 results[row] = one
         found = Answers(results, problems).all("texts")
         return found[0] if alone else found
+
+    def in_one(self, targets: Sequence[Sequence[int]]) -> list[Likelihood]:
+        """Every token and every end mark once, in lanes that start early enough to know what came before."""
+        text = np.array([token for row in targets for token in (*row, END)], np.int64)
+        each, ends = log_probs(self.model, text, self.decoding.batch_tokens), np.cumsum([len(row) + 1 for row in targets])
+        return [Likelihood(float(part.sum()), len(part)) for part in np.split(each, ends[:-1])] if len(text) else []
 
     def all_steps(self, targets: Sequence[Sequence[int]]) -> Steps:
         batch = on_device(Batch({"target": column_of(self.fields["target"], targets)}), self.device)

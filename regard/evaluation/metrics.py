@@ -80,6 +80,20 @@ def perplexity(sums: list[float]) -> float:
     return math.exp(min(nats, 700.0)) if nats < math.inf else math.inf
 
 
+def nats_and_words(found: Sequence["Likelihood"], truth: Sequence[str]) -> list[tuple[float, int]]:
+    """A row has as many words as spaces separate, and its end."""
+    return [(-one.log_prob, len(text.split()) + 1) for one, text in zip(found, truth, strict=True)]
+
+
+def nats_and_characters(found: Sequence["Likelihood"], truth: Sequence[str]) -> list[tuple[float, int]]:
+    """A row has so many code points, and its end, which is a line feed in a file."""
+    return [(-one.log_prob, len(text) + 1) for one, text in zip(found, truth, strict=True)]
+
+
+def bits(sums: list[float]) -> float:
+    return nats_per_token(sums) / math.log(2)
+
+
 class AlignmentScore(NamedTuple):
     """Shares between 0 and 1; a low error rate is good."""
 
@@ -133,6 +147,10 @@ def rouge_of(kind: str, measure: str, stem: bool) -> Metric:
     return Metric(rouge.rouge(kind, measure, stem), sentence=worth, usual=False)
 
 
+def likelihood_by(name: str, rows: Callable[..., Any], value: Callable[[list[float]], float], counting: str) -> Metric:
+    return Metric(Counted(name, rows, value, lambda truth: counting), "likelihood", higher_is_better=False, usual=False)
+
+
 METRICS: dict[str, Metric] = {
     "bleu": bleu_of("13a", "BLEU", usual=True),
     "bleu_as_cut": Metric(translation.bleu_by("none", "BLEU at spaces")),  # of text that is cut already, as papers report it
@@ -154,6 +172,8 @@ METRICS: dict[str, Metric] = {
     },
     "loss": Metric(Counted("loss", nats_and_tokens, nats_per_token), "likelihood", higher_is_better=False),
     "perplexity": Metric(Counted("perplexity", nats_and_tokens, perplexity), "likelihood", higher_is_better=False),
+    "word_perplexity": likelihood_by("word perplexity", nats_and_words, perplexity, "words:spaces|row end:1"),
+    "bits_per_character": likelihood_by("bits per character", nats_and_characters, bits, "code points|row end:1"),
     "accuracy": Metric(Counted("accuracy", labels.labels_right, percent), "labels", perfect=100.0),
     "macro_f1": Metric(labels.MACRO_F1, "labels", perfect=100.0),
     "span_f1": Metric(labels.SPAN_F1, "labels", usual=False, perfect=100.0),

@@ -1,6 +1,6 @@
 """The shapes of model, by name, and the way from a recipe's `model` section to a module."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from regard.data.fields import Field, Shape
@@ -38,7 +38,8 @@ def build(config: ModelConfig, *shapes: Shape | int) -> Model:
     """For columns of these shapes, in the order that the config names them; a number is that of a vocabulary."""
     columns = zip(config.columns.values(), shapes, strict=True)
     given = (Shape(kind, (shape,)) if isinstance(shape, int) else shape for kind, shape in columns)
-    return MODELS[config.kind](config, *given)
+    model: Callable[..., Model] = MODELS[config.kind]
+    return model(config, *given)
 
 
 def refuse_two_vocabularies(config: ModelConfig, fields: Mapping[str, Field]) -> None:

@@ -13,9 +13,8 @@ from regard.data.batching import Batch
 from regard.data.tokenizers import END, PAD, START
 from regard.errors import UserError
 from regard.models.interface import PLAIN, Decoder, Loss, LossOptions, Memory, Model, StepFunction, Steps
-from regard.models.penalties import PENALTIES, Evidence, Penalty
+from regard.models.penalties import ACTIVATION_PENALTIES, PENALTIES, ActivationPenalty, Evidence, Penalty, asks_attention
 from regard.nn.transformer.experts import Experts
-from regard.recipe import choose
 
 FORGET = 0.1  # how fast the usual reward follows the last one (Xu et al. 2015, section 4.1)
 Words = Int[Tensor, "batch target"]
@@ -59,6 +58,10 @@ class Generator(Model):
         """What a search needs: a step that reads this memory, and the State before the first word."""
         return self.decoder.stepper(memory), self.decoder.start(memory)
 
+    def read_words(self, batch: Batch) -> Words:
+        """What is read at each step when `target` is to be written."""
+        return shifted(batch["target"].values)
+
     def teacher_forced(self, batch: Batch, words: Words, return_weights: bool = False) -> Steps:
         """All steps that read these words, up to the layer under the logits; `return_weights` asks for attention weights."""
         raise NotImplementedError
@@ -76,12 +79,15 @@ class Generator(Model):
     def parts(self, options: LossOptions) -> dict[str, Part]:
         """`loss` is the cross-entropy (with label smoothing, where there is any), the others stand beside it."""
         parts: dict[str, Part] = {"loss": functools.partial(self.cross_entropy, options.label_smoothing)}
-        if options.penalties and not self.has_attention:
+        if any(map(asks_attention, options.penalties)) and not self.has_attention:
             raise UserError("training.penalties ask where the model looked, and this one has no attention to tell")
         if any(isinstance(module, Experts) for module in self.modules()):
             parts["experts"] = self.experts
         for name, rate in options.penalties.items():
-            parts[name] = functools.partial(self.penalty, choose(PENALTIES, name, "penalty"), rate)
+            if asks_attention(name):
+                parts[name] = functools.partial(self.penalty, PENALTIES[name], rate)
+            else:
+                parts[name] = functools.partial(self.activation_penalty, ACTIVATION_PENALTIES[name], rate)
         if self.draws_attention:
             parts["reinforce"] = functools.partial(self.reinforce, options.entropy)
         return parts
@@ -91,10 +97,10 @@ class Generator(Model):
 
     def loss(self, batch: Batch, options: LossOptions = PLAIN) -> Loss:
         target: Tensor = batch["target"].values
-        words = shifted(target)
+        words = self.read_words(batch)
         if options.scheduled_sampling and self.training:
             words = self.sample(batch, words, options.scheduled_sampling)
-        steps = self.teacher_forced(batch, words, bool(options.penalties))
+        steps = self.teacher_forced(batch, words, any(map(asks_attention, options.penalties)))
         parts = {name: part(steps, batch) for name, part in self.parts(options).items()}
         told = {name: part.detach() for name, part in parts.items()}
         return Loss(functools.reduce(torch.add, parts.values()), told, (target != PAD).sum())
@@ -115,6 +121,9 @@ class Generator(Model):
         # a memory may go on after the last word, where nothing is linked
         links = None if given is None else functional.pad(given.values, (0, places - given.values.shape[2]))
         return rate * function(Evidence(steps.weights, target != PAD, steps.visible, links))
+
+    def activation_penalty(self, function: ActivationPenalty, rate: float, steps: Steps, batch: Batch) -> Float[Tensor, ""]:
+        return rate * function(steps.outputs, batch["target"].values != PAD)
 
     def reinforce(self, entropy: float, steps: Steps, batch: Batch) -> Float[Tensor, ""]:
         """-Σ (r_i - b) log p(place_i) - λ H_i with the reward r_i = log p(y_i) and b its moving mean for this word: the

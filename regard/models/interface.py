@@ -165,7 +165,7 @@ class LossOptions(NamedTuple):
 
     label_smoothing: float = 0.0  # the share of the truth that lies on all words alike
     scheduled_sampling: float = 0.0  # chance that a step reads the model's own last word instead of the true one
-    penalties: Mapping[str, float] = {}  # on attention weights
+    penalties: Mapping[str, float] = {}  # on attention weights or on what layers give
     entropy: float = 0.01  # hard attention's reward for staying undecided, a nat
 
 
@@ -190,6 +190,11 @@ class Model(nn.Module):
     has_attention: bool = False  # whether it can tell where it looked
     copies_words: bool = False  # whether a batch must say what can be copied
     carries_state: bool = False  # from batch to batch: then its steps cannot be replayed as a graph
+    carried: Tensor | None  # a state that goes on from batch to batch in one place: a buffer, which checkpoints keep
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("carried", None, persistent=False)
 
     @property
     def limits(self) -> Limits:
@@ -198,6 +203,9 @@ class Model(nn.Module):
 
     def learn_from(self, fields: Mapping[str, Field]) -> None:
         """Take what is not learned by gradients from the fields of the training rows; once, before the first update."""
+
+    def open_lanes(self, lanes: int) -> None:
+        """Make room for a state that so many rows of a batch hand on to the next one."""
 
     def part_names(self, options: LossOptions) -> tuple[str, ...]:
         """Of what `loss` is made of under these options; UserError for options that this model has no use for."""

@@ -1,4 +1,4 @@
-"""What training may ask of attention weights beside the likelihood. One function a penalty; PENALTIES names them.
+"""What training may ask beside the likelihood: of attention weights (PENALTIES), of what layers give (ACTIVATION_PENALTIES).
 
 Each is a sum over the batch, as the loss is.
 """
@@ -11,6 +11,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from regard.errors import UserError
+from regard.recipe import choose
 
 
 class Evidence(NamedTuple):
@@ -57,3 +58,25 @@ PENALTIES: dict[str, Penalty] = {
     "doubly_stochastic": doubly_stochastic,
     "guided": guided,
 }
+
+Outputs = Float[Tensor, "batch target size"]
+ActivationPenalty = Callable[[Outputs, Bool[Tensor, "batch target"]], Float[Tensor, ""]]
+
+
+def activation(outputs: Outputs, written: Bool[Tensor, "batch target"]) -> Float[Tensor, ""]:
+    """Σ_t mean(h_t²), h_t under the output layer  (Merity et al. 2017, AR)."""
+    return (outputs.float().square().mean(dim=-1) * written).sum()
+
+
+def activation_change(outputs: Outputs, written: Bool[Tensor, "batch target"]) -> Float[Tensor, ""]:
+    """Σ_t mean((h_t - h_t-1)²)  (Merity et al. 2017, TAR)."""
+    return (outputs.float().diff(dim=1).square().mean(dim=-1) * written[:, 1:]).sum()
+
+
+ACTIVATION_PENALTIES: dict[str, ActivationPenalty] = {"activation": activation, "activation_change": activation_change}
+
+
+def asks_attention(name: str) -> bool:
+    """Whether it is about attention weights; an unknown name is refused."""
+    choose({**PENALTIES, **ACTIVATION_PENALTIES}, name, "penalty in training.penalties")
+    return name not in ACTIVATION_PENALTIES

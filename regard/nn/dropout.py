@@ -41,5 +41,5 @@ class Dropout(nn.Dropout):
 class LockedDropout(Dropout):
     """The same mask at every step of a sequence  (Gal & Ghahramani 2016: variational dropout)."""
 
-    def forward(self, input: Float[Tensor, "batch time size"]) -> Float[Tensor, "batch time size"]:
+    def forward(self, input: Float[Tensor, "batch *time size"]) -> Float[Tensor, "batch *time size"]:
         return input * super().forward(torch.ones_like(input[:, :1])) if self.training and self.p > 0 else input

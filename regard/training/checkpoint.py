@@ -16,11 +16,13 @@ from torch import Tensor, nn
 
 from regard.data.sealed import remove, sealed, set_aside, sweep, verify
 from regard.errors import DamagedError, UserError
+from regard.models import Model
 from regard.models.names import current_name, current_names
 from regard.training.identity import compare
 
 Warn = Callable[[str], None]
 AFTER_PERFECT = 2  # validations that wait for a lower loss where the score can get no better
+CARRIED = "carried.safetensors"  # the state with which the last batch ended, of a model that goes on from there
 NAME = re.compile(r"step-(\d{9,})")
 
 
@@ -94,13 +96,15 @@ class Checkpoints:
             raise UserError(f"{self.folder}: none of its {damaged} checkpoints is whole; start a new run")
         return self.folder / name(max(self.best_of)) if self.best_of else None
 
-    def save(self, model: nn.Module, optimizer: torch.optim.Optimizer, progress: Progress, facts: Mapping[str, Any]) -> None:
+    def save(self, model: Model, optimizer: torch.optim.Optimizer, progress: Progress, facts: Mapping[str, Any]) -> None:
         place = self.folder / name(progress.step)
         if place.exists() and progress.step not in self.best_of:
             self.warn(f"{place}: not whole; it is kept as {set_aside(place).name}")
         with sealed(place, dict(facts)) as inside:
             write_tensors(inside / "model.safetensors", model.state_dict())
             write_tensors(inside / "optimizer.safetensors", moments(model, optimizer))
+            if model.carried is not None:
+                write_tensors(inside / CARRIED, {"carried": model.carried})
             (inside / "progress.json").write_text(json.dumps(asdict(progress)), encoding="utf-8")
         self.best_of[progress.step] = {one.step for one in progress.best}
 
@@ -148,7 +152,7 @@ def moments(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Ten
 
 
 def restore(
-    path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, warn: Warn, identity: Mapping[str, Any]
+    path: Path, model: Model, optimizer: torch.optim.Optimizer, warn: Warn, identity: Mapping[str, Any]
 ) -> tuple[Progress, dict[str, Any]]:
     """Weights, moments and progress from a verified checkpoint of the same run; what of its recipe has changed since."""
     facts = verify(path)
@@ -157,6 +161,8 @@ def restore(
     if facts.get("threads", threads) != threads:
         warn(f"{path}: written with {facts['threads']} threads, going on with {threads}: results will differ in the last bits")
     load_weights(model, path)
+    if model.carried is not None:
+        model.carried.copy_(load_file(path / CARRIED)["carried"])
     tensors = load_file(path / "optimizer.safetensors")
     stored = {
         f"{current_name(name)}/{key}": tensors[f"{name}/{key}"] for name, _, key in (one.rpartition("/") for one in tensors)

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from regard.data.batching import Batch, Integers, collate
+from regard.data.lanes import Lanes
 from regard.data.made_up_stems import MadeUpStems
 from regard.data.plan import BatchPlan
 from regard.data.store import Store
@@ -47,8 +48,10 @@ class StoreFeed(NamedTuple):
         return batch
 
 
-def feed_of(store: Store, plan: BatchPlan, writes: str, training: Training) -> StoreFeed:
+def feed_of(store: Store, plan: BatchPlan | Lanes, writes: str, training: Training) -> Feed:
     """With made-up stems first, so that their letters can be hidden too."""
+    if isinstance(plan, Lanes):
+        return plan
     changes: list[Change] = [MadeUpStems(store, training.made_up_stems, plan.seed)] if training.made_up_stems else []
     if training.unknown_words:
         hide = hide_words if "copies" in store.columns else hide_source

@@ -32,9 +32,10 @@ def tell_bad_rows(store: Store, directory: Path, say: Say) -> None:
 
 
 def split(
-    data: Data, store: Store, limits: Limits, fields: Mapping[str, Field], directory: Path, seed: int, say: Say
-) -> tuple[npt.NDArray[np.int64], list[Row]]:
-    """Rows to train on, and rows to validate on: from files, or held out of the training rows."""
+    data: Data, store: Store, limits: Limits, fields: Mapping[str, Field], directory: Path, seed: int, say: Say,
+    last: bool = False,
+) -> tuple[npt.NDArray[np.int64], list[Row]]:  # fmt: skip
+    """Rows to train on, and rows to validate on: from files, or held out of the training rows (the `last` ones)."""
     assert data.train is not None
     for pairs in (data.train, data.valid):
         for note in notes(pairs) if pairs is not None else ():
@@ -47,6 +48,7 @@ def split(
         raise UserError(f"one training row leaves none to validate on; give {columns}")
     else:
         aside = stores.held_out(store.lines, data.held_out, seed)
+        aside = np.sort(aside) if last else aside
         rows, valid = (
             np.flatnonzero(~aside & fit),
             stores.texts_of(store, data.train, fields, np.flatnonzero(aside & fit).tolist()),

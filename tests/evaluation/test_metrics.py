@@ -92,6 +92,13 @@ def test_loss_and_perplexity_by_hand():
     assert METRICS["loss"]([], []).value == METRICS["perplexity"]([], []).value == math.inf  # nothing could be read
 
 
+def test_words_and_characters_of_a_text_are_counted_with_the_end_of_each_row():
+    likelihoods, texts = ANSWERS["likelihood"][0], ["two words", ""]
+    assert METRICS["word_perplexity"](likelihoods, texts).value == pytest.approx(math.exp(3.0 / (2 + 1 + 0 + 1)))
+    assert METRICS["bits_per_character"](likelihoods, texts).value == pytest.approx(3.0 / math.log(2) / (9 + 1 + 0 + 1))
+    assert METRICS["bits_per_character"](likelihoods, texts).signature == "code points|row end:1"
+
+
 @pytest.mark.parametrize("name", OF_TEXT)
 def test_what_cannot_be_paired_is_refused(name):
     with pytest.raises(UserError, match="2 hypotheses but 1 references"):

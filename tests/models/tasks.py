@@ -14,6 +14,8 @@ MODELS = {
     "classifier": {"kind": "classifier", "encoder": RECURRENT, "pooling": "max"},
     "recurrent_texts": {"kind": "language_model", "decoder": {**RECURRENT, "hidden_size": 24}},
     "transformer_texts": {"kind": "language_model", "decoder": {**STACK, "positions": "learned", "longest": 12}},
+    "long_texts": {"kind": "language_model", "window": 3, "decoder": {**RECURRENT, "hidden_size": 24, "layers": 2}},
+    "window_texts": {"kind": "language_model", "window": 14, "decoder": {**STACK, "positions": "learned", "longest": 16}},
     "vectors": {"encoder": RECURRENT, "decoder": DECODER},
     "image": {"encoder": {**STACK, "input": {"kind": "patches", "side": 2}}, "decoder": DECODER},
 }
@@ -78,5 +80,5 @@ def pairs(files):
 
 def recipe(task, files, **training):
     data = {"train": pairs(files), "valid": pairs(files), "test": {"same": pairs(files)}, "tokenizer": {"kind": "word"}}
-    data |= {"batch_tokens": 64, "fields": FIELDS.get(task, {})}
+    data |= {"batch_tokens": 6 if task == "long_texts" else 64, "fields": FIELDS.get(task, {})}
     return {"data": data, "model": MODELS[task], "training": {**TRAINING, **training}, "decoding": {"beam": 1}}

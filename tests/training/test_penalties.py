@@ -11,7 +11,7 @@ from regard.data.batching import Batch, Column, reading
 from regard.errors import UserError
 from regard.models import generator
 from regard.models.decoders.context import CONTEXTS
-from regard.models.penalties import PENALTIES, Evidence
+from regard.models.penalties import ACTIVATION_PENALTIES, PENALTIES, Evidence
 from regard.nn.attention import selections
 from regard.training.objective import Objective
 
@@ -168,3 +168,27 @@ def test_a_model_of_any_precision_has_a_usual_reward():
     model = tiny(decoder("after_cell", selection="hard"), layers=1).double()
     Objective(model, 0.0).train()(EXAMPLES).total.backward()
     assert model.decoder.reward_baseline[7] < 0
+
+
+ACTIVATION_LOOPS = {
+    "activation": lambda outputs: sum(float(h @ h) / len(h) for h in outputs),
+    "activation_change": lambda outputs: sum(
+        float((h - before) @ (h - before)) / len(h) for before, h in itertools.pairwise(outputs)
+    ),
+}
+
+
+def test_every_activation_penalty_has_an_oracle():
+    assert ACTIVATION_LOOPS.keys() == ACTIVATION_PENALTIES.keys()
+
+
+@pytest.mark.parametrize("name", ACTIVATION_PENALTIES)
+def test_an_activation_penalty_is_its_loop_in_a_model_without_attention_too(name):
+    for section in (decoder("after_cell"), {"cell": "gru", "context": "none", "attention": None}):
+        model = tiny(section, layers=1)
+        outputs = model.teacher_forced(EXAMPLES, WORDS).outputs.detach().double()
+        loss = Objective(model, 0.1, penalties={name: 0.3})(EXAMPLES)
+        torch.testing.assert_close(loss.total, sum(loss.parts.values()))
+        rows = zip(outputs, (TARGET != 0).sum(1).tolist(), strict=True)
+        expected = 0.3 * sum(ACTIVATION_LOOPS[name](row[:length]) for row, length in rows)
+        assert loss.parts[name].item() == pytest.approx(expected, rel=1e-4)

@@ -21,6 +21,8 @@ ASKED = {
     "classifier": lambda model, sources: list(map(str, model.predict(sources))),
     "recurrent_texts": lambda model, texts: [one.log_prob for one in model.score(texts)],
     "transformer_texts": lambda model, texts: [one.log_prob for one in model.score(texts)],
+    "long_texts": lambda model, texts: [one.log_prob for one in model.score(texts)],
+    "window_texts": lambda model, texts: [one.log_prob for one in model.score(texts)],
     "vectors": lambda model, sources: model.generate(sources),
     "image": lambda model, sources: model.generate(sources),
 }
@@ -46,7 +48,7 @@ def test_it_learns_a_handful_by_heart_and_answers_the_same_when_loaded_back(fini
     if task in truth:
         assert answers == truth[task]
     losses = [row["loss"] for row in read_journal(folder / "run" / "journal.jsonl") if "loss" in row]
-    assert losses[-1] < 0.6 * losses[0]
+    assert losses[-1] < (0.8 if task in ("long_texts", "window_texts") else 0.6) * losses[0]  # windows of a text begin anywhere
 
 
 def test_validation_and_evaluation_ask_what_the_shape_gives(finished):
@@ -86,7 +88,7 @@ def test_a_model_directory_tells_its_columns(finished):
         assert bundle.fields["source"].shape == shapes[task]
 
 
-@pytest.mark.parametrize("task", ["tagger", "image"])
+@pytest.mark.parametrize("task", ["tagger", "image", "long_texts"])
 def test_a_kill_changes_nothing(task, tmp_path, monkeypatch):
     files = tasks.write(tmp_path, task)
     made = parse(Recipe, tasks.recipe(task, files, updates=8, save_every=2, log_every=3, validate_every=4))

@@ -22,7 +22,7 @@ from regard.nn.dropout import Dropout
 from regard.nn.linear import Linear, bind_linear
 from regard.nn.recurrent.cells import CELLS, Cell, CellList, CellState
 from regard.nn.recurrent.connections import CONNECTIONS, connection_over
-from regard.nn.recurrent.layers import recurrent_mask
+from regard.nn.recurrent.layers import recurrent_mask, weight_dropped
 from regard.nn.recurrent.scan import scan
 from regard.nn.transformer.experts import Between, Mixed, Use, total
 from regard.recipe import choose
@@ -38,8 +38,18 @@ class Keys(NamedTuple):
     copying: Float[Tensor, "batch source output"] | None
 
 
+class Scanned(NamedTuple):
+    """What layers gave over all steps."""
+
+    top: Float[Tensor, "batch target size"]
+    states: list[Tensor]  # h of each layer
+    last: tuple[CellState, ...]
+    use: Use | None  # of experts
+
+
 class RecurrentDecoder(WordDecoder):
     Config: ClassVar[Any] = RecurrentDecoderConfig
+    weight_drop: float = 0.0  # share of the recurrent weights that a pass of training does without
 
     def __init__(self, config: RecurrentDecoderConfig, vocabulary: int, memory_size: int, summary_size: int) -> None:
         super().__init__()
@@ -218,8 +228,8 @@ class RecurrentDecoder(WordDecoder):
         lowest = self.connections[0].size
         inputs, context = known[..., :lowest], known[..., lowest:]
         beside = context if self.context.beside_size(1) else None
-        top, _, use = self.scan_layers(inputs, start, 1, beside, present)
-        return torch.cat([top, context], dim=-1), use
+        scanned = self.scan_layers(inputs, start, 1, beside, present)
+        return torch.cat([scanned.top, context], dim=-1), scanned.use
 
     def scan_layers(
         self,
@@ -228,21 +238,25 @@ class RecurrentDecoder(WordDecoder):
         first: int = 0,
         beside: Float[Tensor, "batch target beside"] | None = None,
         present: Present = None,
-    ) -> tuple[Tensor, list[Tensor], Use | None]:
-        """All steps of layer `first` and of those above: what the top gives, the states of each layer, and experts' use."""
-        states, use = [], None
+        lengths: Int[Tensor, "batch"] | None = None,
+    ) -> "Scanned":
+        """All steps of layer `first` and of those above."""
+        states, last, use = list[Tensor](), list[CellState](), None
         for depth in range(first, len(self.cells)):
             inputs, here = self.enter(depth, inputs, present) if depth else (inputs, None)
             use = here or use
             cell, connection, read = self.cells[depth], self.connections[depth], with_beside(inputs, beside)
-            hidden, _ = scan(cell, read, start[depth], mask=self.mask(cell, inputs))
+            hidden, end = scan(
+                weight_dropped(cell, self.weight_drop), read, start[depth], lengths, mask=self.mask(cell, inputs)
+            )
             inputs = connection(inputs, hidden, connection.share([cell], read))  # type: ignore[operator]
             states.append(hidden)
-        return inputs, states, use
+            last.append(end)
+        return Scanned(inputs, states, tuple(last), use)
 
     def at_once(self, words: Words, memory: Memory, state: RecurrentState, present: Present, return_weights: bool) -> Steps:
         """Nothing is fed back: the whole target in one scan a layer and one attention."""
-        top, states, use = self.scan_layers(words, state.cells, present=present)
+        top, states, _, use = self.scan_layers(words, state.cells, present=present)
         if self.attention is None:
             return Steps(torch.tanh(self.join(top)), cost=self.cost(use))
         context, weights, choice = self.attention(states[self.context.query_layer], memory.keys.attention, return_weights)

@@ -1,5 +1,6 @@
 """Recurrent layers: two directions, deep stacks, dropout that stays the same over time."""
 
+import copy
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
@@ -10,7 +11,8 @@ from torch import Tensor, nn
 from regard.errors import UserError
 from regard.nn.dropout import Dropout, LockedDropout
 from regard.nn.lengths import length_mask
-from regard.nn.recurrent.cell import Cell, CellList, CellState
+from regard.nn.linear import Projection
+from regard.nn.recurrent.cell import RECURRENT, Cell, CellList, CellState
 from regard.nn.recurrent.connections import Attend, Connection, Outputs, connection_over
 from regard.nn.recurrent.scan import reverse_within, scan
 from regard.nn.transformer.experts import Between
@@ -24,6 +26,21 @@ def recurrent_mask(cell: Cell, like: Float[Tensor, "batch *rest"], rate: float, 
         return None
     ones = torch.ones(len(like), cell.hidden_size, device=like.device)
     return torch.nn.functional.dropout(ones, rate)
+
+
+def weight_dropped(cell: Cell, rate: float) -> Cell:
+    """The same cell for one pass, with some of its recurrent weights 0  (Wan et al. 2013: DropConnect; Merity et al. 2018)."""
+    if rate == 0 or not cell.training:
+        return cell
+    maps = {name: map for name in RECURRENT.values() if (map := getattr(cell, name, None)) is not None}
+    if not maps:
+        raise UserError(f"weight_drop is for cells with a matrix U for h_t-1, and {type(cell).__name__} has none")
+    dropped = copy.copy(cell)
+    vars(dropped)["_modules"] = {name: module for name, module in cell._modules.items() if name not in maps}
+    vars(dropped).update(
+        {name: Projection(torch.nn.functional.dropout(map.weight, rate), map.bias) for name, map in maps.items()}
+    )
+    return dropped
 
 
 FROM_THE_RIGHT = {1: (False,), -1: (True,), 2: (False, True)}  # which cells of a layer read so, by its directions

@@ -1,5 +1,7 @@
 """The scans of libraries: cuDNN on a GPU, oneDNN or ATen on a CPU, for the cells that have such a twin."""
 
+from collections.abc import Sequence
+
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -30,10 +32,14 @@ def whole(
     start = tuple(part.to(inputs.dtype).contiguous().unsqueeze(0) for part in state)  # cuDNN asks for it
     many = start if len(start) > 1 else start[0]
     weights = cell.weights
-    if any(one.dtype != weights[0].dtype for one in weights):  # matrices that training has rounded, and exact biases
-        weights = in_one_block(weights)
+    if any(one.dtype != weights[0].dtype for one in weights) or (inputs.is_cuda and scattered(weights)):
+        weights = in_one_block(weights)  # matrices that training has rounded or dropped, and exact biases
     outputs, *last = cell.twin.scan(inputs, many, weights, True, 1, 0.0, cell.training, False, True)
     return outputs, cell.State(*(part.squeeze(0) for part in last))
+
+
+def scattered(weights: Sequence[Tensor]) -> bool:
+    return len({one.untyped_storage().data_ptr() for one in weights}) > 1
 
 
 def in_cuts(

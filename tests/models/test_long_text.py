@@ -1,0 +1,179 @@
+"""A language model of one long text: windows that go on equal one pass; every token counts once; what dropout drops."""
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+from citizens import TEXTS, spread
+from torch import nn
+
+from regard.data.batching import Batch, Column
+from regard.data.fields import Text
+from regard.data.tokenizers import END, PAD, START, train_tokenizer
+from regard.decoding import long_text
+from regard.decoding.load import in_use
+from regard.errors import UserError
+from regard.models import build, configure
+from regard.models.directory import Bundle
+from regard.models.interface import LossOptions
+from regard.nn.recurrent.cells import CELLS
+from regard.nn.recurrent.layers import weight_dropped
+from regard.nn.recurrent.scan import scan
+from regard.recipe import Decoding, Tokenizer
+
+TEXT = [4, 5, END, 6, 7, 8, END, END, 5, 4, 8, END]
+FIXED = [name for name, cell in CELLS.items() if len(cell.State._fields) == cell.starts]
+
+
+def model_of(window=3, **decoder):
+    section = {"kind": "language_model", "window": window, "decoder": {**TEXTS["recurrent"], **decoder}}
+    return spread(build(configure(section), 9)).eval()
+
+
+def window_of(begin, end, going, before):
+    lanes = torch.tensor([[1, before, going]])
+    return Batch({"target": Column(torch.tensor([TEXT[begin:end]])), "lanes": Column(lanes, times=0)})
+
+
+@pytest.mark.parametrize("cell", FIXED)
+def test_windows_that_go_on_cost_what_one_pass_does(cell):
+    """The text as a row that stands alone reads it: START where a row begins, END never."""
+    model = model_of(cell=cell)
+    read = torch.tensor([[START if word == END else word for word in [END, *TEXT[:-1]]]])
+    whole = model(Batch({}), read).log_softmax(-1)[0]
+    expected = -whole[torch.arange(len(TEXT)), torch.tensor(TEXT)].sum()
+    model.open_lanes(1)
+    cuts = [0, 5, 6, 10, 12]
+    total = sum(model.loss(window_of(begin, end, begin > 0, TEXT[begin - 1])).total for begin, end in itertools.pairwise(cuts))
+    torch.testing.assert_close(total, expected)
+    again = model.loss(window_of(0, 12, False, END)).total  # a new epoch forgets
+    torch.testing.assert_close(again, expected)
+
+
+def test_gradients_end_where_a_window_begins_and_lane_0_is_nobodys():
+    model = model_of()
+    model.open_lanes(2)
+    target = torch.tensor([TEXT[:4], TEXT[4:8], [PAD] * 4])
+    lanes = torch.tensor([[1, END, 0], [2, 6, 0], [0, PAD, 0]])
+    batch = Batch({"target": Column(target), "lanes": Column(lanes, times=0)})
+    model.loss(batch).total.backward()
+    assert not model.carried.requires_grad
+    first = model.carried[1:].clone()
+    assert first.ne(0).all()
+    alone = model_of()
+    alone.load_state_dict(model.state_dict())
+    alone.open_lanes(2)
+    alone.loss(Batch({"target": Column(target[1:2]), "lanes": Column(lanes[1:2], times=0)}))
+    torch.testing.assert_close(alone.carried[2], first[1])
+    assert alone.carried[1].eq(0).all()
+    assert "carried" not in model.state_dict()
+
+
+def test_a_state_that_is_no_number_is_forgotten():
+    model = model_of()
+    model.open_lanes(1)
+    model.carried.fill_(float("nan"))
+    assert not model.loss(window_of(0, 4, True, END)).total.isfinite()
+    assert model.loss(window_of(4, 8, True, 6)).total.isfinite()
+
+
+@pytest.mark.parametrize("cell", [name for name in CELLS if name not in FIXED])
+def test_a_state_that_grows_is_refused(cell):
+    with pytest.raises(UserError, match=f"model.window carries a state.*cell={cell}"):
+        model_of(cell=cell)
+
+
+def test_windows_need_places_and_no_second_pass():
+    with pytest.raises(UserError, match=r"model.window=16, and there are places for 15 \(model.decoder.longest\)"):
+        build(configure({"kind": "language_model", "window": 16, "decoder": TEXTS["transformer-learned"]}), 9)
+    with pytest.raises(UserError, match="scheduled_sampling reads a batch twice"):
+        model_of().part_names(LossOptions(scheduled_sampling=0.1))
+
+
+def scorer(body, window, budget=64):
+    field = Text(train_tokenizer(Tokenizer(kind="word"), ["a b c d"]))
+    model = spread(build(configure({"kind": "language_model", "window": window, "decoder": TEXTS[body]}), field.shape)).eval()
+    return in_use(Bundle(model, {"target": field}, Decoding(batch_tokens=budget)))
+
+
+ROWS = ["a b", "", "c d a", "b", "b b a c d d", "", "a"]
+
+
+@pytest.mark.parametrize("budget", [1, 5, 64])
+def test_every_token_is_scored_once_with_all_that_stands_before_it(budget):
+    trained = scorer("recurrent", 4, budget)
+    tokens = [word for row in trained.target.encode(ROWS) for word in (*row, END)]
+    read = [START if word == END else word for word in [END, *tokens[:-1]]]
+    each = trained.model(Batch({}), torch.tensor([read])).log_softmax(-1)[0, torch.arange(len(tokens)), torch.tensor(tokens)]
+    found = trained.score(ROWS)
+    assert [one.tokens for one in found] == [len(row.split()) + 1 for row in ROWS]
+    ends = np.cumsum([one.tokens for one in found]).tolist()
+    expected = [float(part.sum()) for part in torch.tensor_split(each.detach().double(), ends[:-1])]
+    assert [one.log_prob for one in found] == pytest.approx(expected, abs=1e-4)
+    assert trained.score(ROWS[0]).log_prob == pytest.approx(expected[0], abs=1e-4)
+
+
+def test_lanes_of_a_long_text_have_read_what_stands_before_them(monkeypatch):
+    """Lanes of 4 tokens that read 3 before: as if each began there with nothing."""
+    monkeypatch.setattr(long_text, "LANE", 4)
+    monkeypatch.setattr(long_text, "EARLIER", 3)
+    trained = scorer("recurrent", 4)
+    tokens = [word for row in trained.target.encode(ROWS) for word in (*row, END)]
+    for place, found in enumerate(long_text.log_probs(trained.model, np.array(tokens), 7)):
+        begin = max(place // 4 * 4 - 3, 0)
+        read = [START if word == END else word for word in [tokens[begin - 1], *tokens[begin:place]]]
+        expected = trained.model(Batch({}), torch.tensor([read])).log_softmax(-1)[0, -1, tokens[place]]
+        assert found == pytest.approx(expected.item(), abs=1e-5)
+
+
+def test_a_transformer_sees_half_a_window_at_least():
+    trained = scorer("transformer-learned", 5)
+    tokens = [word for row in trained.target.encode(ROWS) for word in (*row, END)]
+    for place, found in enumerate(long_text.log_probs(trained.model, np.array(tokens), 11)):
+        begin = max(place // 3 * 3 - 2, 0)
+        read = [START if word == END else word for word in [tokens[begin - 1], *tokens[begin:place]]]
+        expected = trained.model(Batch({}), torch.tensor([read])).log_softmax(-1)[0, -1, tokens[place]]
+        assert found == pytest.approx(expected.item(), abs=1e-5)
+
+
+@pytest.mark.parametrize("path", ["loop", "library", "diagonal"])
+def test_dropped_weights_are_zeros_of_torchs_lstm(path):
+    cell, inputs = CELLS["lstm"](3, 8).train(), torch.randn(2, 5, 3)
+    dropped = weight_dropped(cell, 0.5)
+    share = dropped.from_hidden.weight / cell.from_hidden.weight
+    assert set(share.detach().round(decimals=4).unique().tolist()) == {0.0, 2.0}
+    oracle = nn.LSTM(3, 8, batch_first=True)
+    matrices = (cell.from_input.weight, dropped.from_hidden.weight, cell.from_input.bias, cell.from_hidden.bias)
+    for one, weight in zip(oracle.parameters(), matrices, strict=True):
+        one.data.copy_(weight)
+    outputs, last = scan(dropped, inputs, path=path)
+    expected, (_, memory) = oracle(inputs)
+    torch.testing.assert_close(outputs, expected)
+    torch.testing.assert_close(last.memory, memory[0])
+    outputs.sum().backward()
+    expected.sum().backward()
+    torch.testing.assert_close(cell.from_hidden.weight.grad, oracle.weight_hh_l0.grad * share.detach())
+    assert weight_dropped(cell.eval(), 0.5) is cell
+
+
+@pytest.mark.parametrize("cell", [name for name in CELLS if name not in FIXED])
+def test_a_cell_without_a_recurrent_matrix_drops_none(cell):
+    with pytest.raises(UserError, match="weight_drop is for cells with"):
+        weight_dropped(CELLS[cell](3, 4).train(), 0.5)
+
+
+def test_a_word_is_dropped_wherever_it_stands_and_locked_masks_stay():
+    model = model_of(word_dropout=0.5, locked=True, input_dropout=0.5, output_dropout=0.25, dropout=0.0)
+    tokens = torch.arange(4, 9).repeat(2, 6)
+    plain = model.decoder.words(tokens)
+    model.train()
+    found = (model.decoder.words(tokens) / plain).detach().unflatten(1, (6, 5))  # row, repetition, word, element
+    assert set(found.round(decimals=3).unique().tolist()) == {0.0, 4.0}
+    torch.testing.assert_close(found, found[:, :1].expand_as(found))
+    words, elements = found.amax(dim=(0, 1, 3)) > 0, found.amax(dim=(1, 2)) > 0
+    torch.testing.assert_close(found[:, 0] > 0, words[None, :, None] & elements[:, None])
+    ones = torch.ones(2, 7, model.decoder.output_size)
+    kept = model.decoder.finished(ones)
+    torch.testing.assert_close(kept, kept[:, :1].expand_as(kept))
+    assert kept.unique().tolist() == pytest.approx([0.0, 4 / 3])
