@@ -202,6 +202,10 @@ SETS: dict[str, tuple[Callable[[], Splits], str]] = {
     "codes": (codes, "exact"),
     "cmudict800": (lambda: pronunciations(800), "exact"),
     "cmudict": (pronunciations, "exact"),
+    "aeslc": (
+        lambda: parallel("aeslc/{}.{}", ("body", "subject"), train="train", valid="dev", test="test"), "rougeL",
+    ),
+    "scan-length": (lambda: parallel("scan/length.{}.{}", ("in", "out"), train="train", test="test"), "exact"),
     "scan": (lambda: parallel("scan/simple.{}.{}", ("in", "out"), train="train", test="test"), "exact"),
     "django": (lambda: parallel("django/{}.{}", ("anno", "code"), train="train", valid="dev", test="test"), "exact"),
     "conala": (lambda: parallel("conala/{}.{}", ("nl", "code"), train="train", test="test"), "bleu_as_cut"),

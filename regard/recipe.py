@@ -101,6 +101,7 @@ class Tokenizer(Section):
     min_count: Positive = 1  # word and character: what training has fewer times is unknown
     shared: bool = False  # one vocabulary for both sides
     lowercase: bool = False
+    longest: Size | None = None  # so many tokens of a text are read, and the rest of it is not; null: all
 
 
 class Data(Section):

@@ -15,7 +15,8 @@ from regard.recipe import Recipe, built_in, override, parse, read_values
 SMALL = [
     "data.batch_tokens=256", "data.tokenizer.kind=word", "data.tokenizer.size=500", "training.updates=150",
     "training.schedule=cosine", "training.learning_rate=0.02", "training.warmup=10", "training.validate_every=150",
-    "training.save_every=150", "training.label_smoothing=0", "training.precision=float32",
+    "training.save_every=150", "training.label_smoothing=0", "training.precision=float32", "data.tokenizer.min_count=1",
+    "data.tokenizer.lowercase=false",
 ]  # fmt: skip
 
 
@@ -124,8 +125,8 @@ def test_a_recipe_says_what_it_is(name):
 
 
 def test_every_system_of_a_paper_has_a_small_form():
-    papers = {name.split("-")[0] for name in SYSTEMS}
-    assert papers == {name.split("-")[0] for name in SYSTEMS if name.endswith("-small")}
+    papers = {name.split("-")[0] for name in SYSTEMS if not read_values(name)["about"].startswith("No paper's")}
+    assert papers <= {name.split("-")[0] for name in SYSTEMS if name.endswith("-small")}
 
 
 @pytest.mark.parametrize(

@@ -9,12 +9,14 @@ import typer
 from regard import __version__
 from regard.cli import align, corpora, data, evaluate, generate, lab, look, plan, predict, recipes, train, tune, verify
 from regard.cli.importing import with_imports
+from regard.cli.plain_help import Command, Group
 from regard.cli.ranks import die_of_ctrl_c, first_to_tell
 from regard.errors import UserError
 from regard.memory import is_shortage, tell_shortage
 
 app = typer.Typer(
     name="regard",
+    cls=Group,
     help="Attention-based sequence-to-sequence models: train, translate, and look at what the model attends to.",
     no_args_is_help=True,
     add_completion=False,
@@ -25,7 +27,7 @@ for verb in (
     train.train, tune.tune, generate.generate, predict.predict, evaluate.evaluate, align.align, look.look, plan.plan,
     verify.verify, recipes.recipes, corpora.corpora, data.data,
 ):  # fmt: skip
-    app.command()(with_imports(verb))
+    app.command(cls=Command)(with_imports(verb))
 app.add_typer(lab.lab)
 
 

@@ -59,7 +59,7 @@ def evaluate(
     column: Columns = None,
     reference: Annotated[
         list[Path] | None,
-        typer.Option(help="One more reference per line; an empty line is none. May be repeated."),
+        typer.Option(metavar="FILE", help="One more reference per line; an empty line is none. May be repeated."),
     ] = None,
     same_source: Annotated[
         bool, typer.Option("--same-source", help="Rows with the same source are one input; the targets of all are right.")

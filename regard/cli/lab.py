@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from regard.cli.importing import with_imports
+from regard.cli.plain_help import Command, Group
 from regard.errors import UserError
 from regard.lab.settings import SETTINGS
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 DEFAULT = "overnight"
 ABOUT = "; ".join(f"{name}: {setting.about}" for name, setting in SETTINGS.items())
 
-lab = typer.Typer(name="lab", help="Experiments: cells, or kinds of attention, compared under equal conditions.")
+lab = typer.Typer(name="lab", cls=Group, help="Experiments: cells, or kinds of attention, compared under equal conditions.")
 
 
 @lab.callback(invoke_without_command=True)
@@ -132,4 +133,4 @@ def read_texts(train: Path | None, valid: Path | None, test: Path | None, senten
 
 
 for experiment in (cells, attention):
-    lab.command()(with_imports(experiment))
+    lab.command(cls=Command)(with_imports(experiment))

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from regard.data.field import FEWEST, Field, FieldFitter, Problems, Shape
 from regard.data.tokenizer import Tokenizer
-from regard.data.tokenizers import TOKENIZERS, fitter_of
+from regard.data.tokenizers import TOKENIZERS, finished, fitter_of
 from regard.errors import DamagedError, UserError
 from regard.recipe import Section
 from regard.recipe import Tokenizer as TokenizerSection
@@ -58,13 +58,13 @@ class Text(Field):
 
 class TextFitter(FieldFitter):
     def __init__(self, section: TokenizerSection) -> None:
-        self.fitter = fitter_of(section)
+        self.fitter, self.section = fitter_of(section), section
 
     def add(self, values: Sequence[str], column: str) -> None:
         self.fitter.add(values, column)
 
     def finish(self) -> Text:
-        return Text(self.fitter.finish())
+        return Text(finished(self.fitter, self.section))
 
 
 def words_alone(section: TokenizerSection, values: Sequence[str]) -> Sequence[str]:

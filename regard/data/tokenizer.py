@@ -10,13 +10,14 @@ from collections.abc import Iterable, Sequence
 from functools import cached_property
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy.typing as npt
 
 from regard.data.scripts import UNSPACED
 from regard.recipe import Tokenizer as Section
 
+T = TypeVar("T")
 FORMAT = 1
 LARGEST = 1 << 28  # bytes of a file that a tokenizer is read from
 PAD, UNKNOWN, START, END = range(4)
@@ -45,6 +46,7 @@ class Tokenizer(ABC):
     unknown: str = "⁇"
     trained_on: str | None = None  # what of the text, where it was not all of it
     remark: str | None = None  # what is to be said of it beside that
+    longest: int | None = None  # tokens of a text that are read; None: all
     model_name: ClassVar[str] = "pieces.model"  # the file that `model` is saved in
 
     def __init__(self, spellings: Sequence[bytes], lowercase: bool = False) -> None:
@@ -73,11 +75,15 @@ class Tokenizer(ABC):
 
     def encode(self, lines: Sequence[str]) -> list[list[int]]:
         """The ids of every line, without START and END."""
-        return self.tokenize([line.lower() for line in lines] if self.lowercase else lines)
+        return self.shortened(self.tokenize([line.lower() for line in lines] if self.lowercase else lines))
 
     def surfaces(self, lines: Sequence[str]) -> list[list[bytes]]:
         """What each token of `encode(lines)` stands for in the text, spelled as `spellings` are; unknown words too."""
-        return self.cut([line.lower() for line in lines] if self.lowercase else lines)
+        return self.shortened(self.cut([line.lower() for line in lines] if self.lowercase else lines))
+
+    def shortened(self, rows: list[list[T]]) -> list[list[T]]:
+        """The tokens of each that are read."""
+        return rows if self.longest is None else [row[: self.longest] for row in rows]
 
     def cut(self, lines: Sequence[str]) -> list[list[bytes]]:
         """Where nothing is unknown, the spellings themselves."""
@@ -138,11 +144,13 @@ class Tokenizer(ABC):
     def remarks(self) -> list[str]:
         """What a run says of it when it is made."""
         trained_on = [] if self.trained_on is None else [f"was trained on {self.trained_on}"]
-        return trained_on if self.remark is None else [*trained_on, self.remark]
+        first = [] if self.longest is None else [f"reads the first {self.longest:,} tokens of a text, and no more"]
+        return [*trained_on, *first] if self.remark is None else [*trained_on, *first, self.remark]
 
     @property
     def description(self) -> str:
-        facts = {"format": FORMAT, "kind": self.kind, "lowercase": self.lowercase, **self.facts()}
+        longest = {} if self.longest is None else {"longest": self.longest}
+        facts = {"format": FORMAT, "kind": self.kind, "lowercase": self.lowercase, **longest, **self.facts()}
         return json.dumps(facts, sort_keys=True) + "\n"
 
     @property

@@ -20,7 +20,7 @@ from regard.data.tokenizer_files import TOKENIZER_FILES, kind_of_file
 from regard.data.untrusted import read_json
 from regard.errors import DamagedError, UserError
 from regard.recipe import Tokenizer as Section
-from regard.recipe import choose
+from regard.recipe import choose, parse
 from regard.tables import TABLES
 
 __all__ = [
@@ -239,7 +239,13 @@ def size_of(section: Section) -> int:
 def train_tokenizer(section: Section, lines: Iterable[str]) -> Tokenizer:
     fitter = fitter_of(section)
     fitter.add(lines)
-    return fitter.finish()
+    return finished(fitter, section)
+
+
+def finished(fitter: Fitter, section: Section) -> Tokenizer:
+    tokenizer = fitter.finish()
+    tokenizer.longest = section.longest
+    return tokenizer
 
 
 def load_tokenizer(path: Path) -> Tokenizer:
@@ -250,6 +256,7 @@ def load_tokenizer(path: Path) -> Tokenizer:
             raise ValueError(f"format {facts['format']!r:.40} is not {FORMAT}")
         kinds = {**TOKENIZERS, **{kind.kind: kind for kind in TOKENIZER_FILES.values()}}
         tokenizer = choose(kinds, facts["kind"], "tokenizer").restore(facts, path)
+        tokenizer.longest = parse(Section, {"longest": facts.get("longest")}).longest
         if json.loads(tokenizer.description) != facts:
             raise ValueError("it says more or other things than a tokenizer of its kind")
     except DamagedError:

@@ -104,7 +104,10 @@ class TeacherForced(Trained):
         (tokens,) = self.source.encode([text])
         found = self.model.self_attention_weights(torch.tensor([tokens], device=self.device)) if tokens else None
         if found is None:
-            raise UserError("this encoder does not attend to what it has read; train one with cell=lstm_tape or tanh_attention")
+            raise UserError(
+                "this encoder does not attend to what it has read; train one with cell=lstm_tape, "
+                "cell=tanh_attention or connections=self_attention"
+            )
         words = self.source.words(tokens)
         source = self.source.decode(tokens).split()
         merged = merge_pieces(found[0].float().cpu().numpy(), words, words)

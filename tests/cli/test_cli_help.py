@@ -28,7 +28,7 @@ def test_every_verb_has_help(verb):
     code, out, err = regard(verb, "--help")
     assert (code, err) == (0, "")
     assert f"regard {verb}" in out
-    assert out.count("<bool>") == 1  # that of --help itself, which typer writes: flags take no value
+    assert "<bool>" not in out  # flags take no value
     assert not re.search(r"\bblanks?\b|parted|one a line|for each to|the house", out)
 
 

@@ -350,3 +350,24 @@ def test_any_code_comes_back(text):
     if text:
         tokenizer = train_tokenizer(Section(kind="code"), [text])
         assert tokenizer.decode(tokenizer.encode([text])[0]) == text
+
+
+@pytest.mark.parametrize("kind", TOKENIZERS)
+def test_only_the_first_tokens_are_read_where_a_text_is_long(kind, tmp_path):
+    section = Section(kind=kind, size=120)
+    whole, tokenizer = (train_tokenizer(one, corpus()) for one in (section, section.model_copy(update={"longest": 3})))
+    lines = [*corpus()[:20], ""]
+    assert tokenizer.encode(lines) == [ids[:3] for ids in whole.encode(lines)]
+    assert tokenizer.surfaces(lines) == [row[:3] for row in whole.surfaces(lines)]
+    assert tokenizer.digest != whole.digest
+    assert any("first 3 tokens" in remark for remark in tokenizer.remarks)
+    tokenizer.save(tmp_path / "kept")
+    assert load_tokenizer(tmp_path / "kept").encode(lines) == tokenizer.encode(lines)
+
+
+def test_a_damaged_number_of_tokens_is_named(tmp_path):
+    train_tokenizer(Section(kind="word", longest=3), ["a b"]).save(tmp_path)
+    file = tmp_path / "tokenizer.json"
+    file.write_text(file.read_text().replace('"longest": 3', '"longest": -3'))
+    with pytest.raises(DamagedError, match="no tokenizer can be read"):
+        load_tokenizer(tmp_path)

@@ -165,6 +165,15 @@ def test_looking_back_is_what_the_encoder_did(trained, cell, own):
     assert len(set(found.weights[2].round(4))) > 2
 
 
+@pytest.mark.parametrize("ways", [{}, {"bidirectional": False, "reverse": True}, {"bidirectional": "interleaved"}])
+def test_looking_back_where_layers_attend_to_those_below(trained, ways):
+    trained.model = tiny(SETTING, vocabulary=len(trained.source), scale=2.0, connections="self_attention", **ways)
+    weights = trained.look_back("b a b c a").weights
+    np.testing.assert_allclose(weights.sum(1), 1, rtol=1e-5)
+    assert np.tril(weights, -1).any() == ("reverse" not in ways)  # read from the end, a word sees itself and those after it
+    assert np.triu(weights, 1).any()
+
+
 def test_looking_back_wants_a_cell_that_does(trained):
     with pytest.raises(UserError, match="does not attend to what it has read"):
         trained.look_back("a b")

@@ -85,3 +85,16 @@ def test_windows_of_a_text_are_refused():
     _, states = stack(torch.randn(2, 3, 5))
     with pytest.raises(UserError, match="whole texts"):
         stack(torch.randn(2, 3, 5), None, states)
+
+
+@pytest.mark.parametrize("directions", SEES)
+def test_the_weights_are_those_of_what_was_found(directions):
+    one, states = connection("general", directions), torch.randn(2, TIME, QUERY).double()
+    found = one(states, states)[..., QUERY:]
+    torch.testing.assert_close(one.weights(states) @ states, found)
+    stack, words = attending(directions), torch.randn(2, TIME, 5)
+    (weights,) = stack.weights_below(words)
+    below = stack.layers[0](words)[0]
+    torch.testing.assert_close(weights, stack.connections[0].weights(below))
+    sees = torch.tensor([[SEES[directions](t, j) for j in range(TIME)] for t in range(TIME)])
+    assert weights.gt(0).equal(sees.expand_as(weights))

@@ -117,16 +117,16 @@ class RecurrentEncoder(Encoder):
         return Memory(states, visible, torch.cat(self.summary(last), dim=-1), cost=cost, last=last)
 
     def self_attention_weights(self, values: Shaped[Tensor, "batch *values"]) -> Float[Tensor, "batch source source"] | None:
-        """Of the lowest layer: words before a word by the direction that comes from the left, words after it by the other."""
+        """Of the lowest layer: words before a word by the direction that comes from the left, words after it by the other. Of
+        states that attend to one another over the lowest layer where they do: the mean over columns."""
         cells = [cell for cell in self.stack.lowest if isinstance(cell, TapeCell)]
-        if not cells:
-            return None
         words = self.embed(values.flip(1) if self.reverse else values)
-        looks = [
-            tape_attention_weights(cells[0], words),
-            *(tape_attention_weights(cell, words.flip(1)).flip(1, 2) for cell in cells[1:]),
-        ]
-        both = torch.stack(looks).sum(0)
+        looks = [tape_attention_weights(cell, words) for cell in cells[:1]]
+        looks += [tape_attention_weights(cell, words.flip(1)).flip(1, 2) for cell in cells[1:]]
+        between = [] if looks else self.stack.weights_below(words)
+        if not looks and not between:
+            return None
+        both = torch.stack(between).mean(0) if between else torch.stack(looks).sum(0)
         return both.flip(1, 2) if self.reverse else both
 
     def summary(self, last: Sequence[States]) -> list[Tensor]:

@@ -134,6 +134,11 @@ class SelfAttending(Connection):
         read = self.turn(outputs, lengths)
         return beside(outputs, self.turn(self.attention(read, visible).context, lengths))
 
+    def weights(self, outputs: Outputs) -> Float[Tensor, "batch time time"]:
+        """α of whole rows, the mean of all heads."""
+        found: Tensor = self.attention(self.turn(outputs, None), None, return_weights=True).weights.mean(dim=1)
+        return found.flip(1, 2) if self.turned else found
+
     def turn(self, states: Outputs, lengths: Int[Tensor, "batch"] | None) -> Outputs:
         """From the end where the layer reads so."""
         if not self.turned:

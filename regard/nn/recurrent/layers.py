@@ -137,14 +137,30 @@ class RecurrentStack(nn.Module):
             raise UserError("layers that attend to the states below read whole texts: begin each without earlier states")
         last, cost = list[States](), None
         for depth, (layer, connection) in enumerate(zip(self.layers, self.connections, strict=True)):
-            if self.between is not None and depth + 1 == self.experts_under:
-                inputs, use = self.between(inputs, None if lengths is None else length_mask(lengths, inputs.shape[1]))
-                cost = self.between.experts.cost(use)
-            inputs = self.dropout(inputs)
+            inputs, here = self.enter(depth, inputs, lengths)
+            cost = cost if here is None else here
             outputs, end = layer(inputs, lengths, None if states is None else states[depth])
             inputs = connection(inputs, outputs, connection.share(layer.cells, inputs), lengths)  # type: ignore[operator]
             last.append(end)
         return RecurrentOutput(inputs, last, cost)
+
+    def enter(self, depth: int, inputs: Outputs, lengths: Int[Tensor, "batch"] | None) -> tuple[Outputs, Tensor | None]:
+        """What a layer reads, by way of the experts if they stand under it; and what these cost."""
+        cost = None
+        if self.between is not None and depth + 1 == self.experts_under:
+            inputs, use = self.between(inputs, None if lengths is None else length_mask(lengths, inputs.shape[1]))
+            cost = self.between.experts.cost(use)
+        return self.dropout(inputs), cost
+
+    def weights_below(self, inputs: Float[Tensor, "batch time input"]) -> list[Float[Tensor, "batch time time"]]:
+        """Where states looked over the lowest layer whose states attend to one another, of whole rows; none where none do."""
+        for depth, (layer, connection) in enumerate(zip(self.layers, self.connections, strict=True)):
+            inputs, _ = self.enter(depth, inputs, None)
+            outputs, _ = layer(inputs)
+            if connection.attends:
+                return [connection.weights(outputs)]  # type: ignore[operator]
+            inputs = connection(inputs, outputs, connection.share(layer.cells, inputs))  # type: ignore[operator]
+        return []
 
 
 class Columns(nn.Module):
@@ -166,6 +182,9 @@ class Columns(nn.Module):
     @property
     def dropout(self) -> nn.Module:
         return self.columns[0].dropout  # type: ignore[return-value]
+
+    def weights_below(self, inputs: Float[Tensor, "batch time input"]) -> list[Float[Tensor, "batch time time"]]:
+        return [weights for column in self.columns for weights in column.weights_below(inputs)]  # type: ignore[operator]
 
     def run_layers(
         self, inputs: Float[Tensor, "batch time input"], lengths: Int[Tensor, "batch"] | None = None
