@@ -91,7 +91,7 @@ LABEL_CHOICES: dict[str, Rule] = {
     ),
     "model": Rule(
         body, tell_body,
-        "phrases of SST, one thread, SST-2 test: LSTM of 128 with attention 82.0 after 525 updates, bag of words 84.0 after 1,200",
+        "phrases of SST, one run each, SST-2 test: LSTM of 128 with attention 82.0 after 525 updates, bag 84.0 after 1,200",
     ),
     "batch": Rule(
         label_batches, lambda case: f"about {label_epoch(case) / case.chosen['data.batch_tokens']:,.0f} updates per epoch",
