@@ -21,11 +21,12 @@ class Files(NamedTuple):
 
 
 def draft(
-    values: Mapping[str, Any] | None, files: Files, overrides: Overrides = (), minutes: float | None = None, talk: bool = True
-) -> Recipe:
-    """From the values of a recipe; without any, from what the training rows hold."""
+    values: Mapping[str, Any] | None, files: Files, overrides: Overrides = (), minutes: float | None = None, talk: bool = True,
+    labels: bool = True,
+) -> Recipe:  # fmt: skip
+    """From the values of a recipe; without any, from what the training rows hold, `labels` among them."""
     if values is None:
-        return chosen_recipe(files, overrides, minutes, talk)
+        return chosen_recipe(files, overrides, minutes, talk, labels)
     if minutes is not None:
         raise UserError("--minutes goes with data and no recipe: a recipe says itself how long it trains (training.updates)")
     return parse(Recipe, override(with_files(values, files), overrides))
@@ -37,11 +38,15 @@ def continued(run: Path | None, resume: bool) -> dict[str, Any] | None:
     return read_values(run / "recipe.yaml") if begun and run is not None else None
 
 
-def chosen_recipe(files: Files, overrides: Overrides, minutes: float | None, talk: bool) -> Recipe:
-    """From what the training rows hold, said out loud."""
+def chosen_recipe(files: Files, overrides: Overrides, minutes: float | None, talk: bool, labels: bool) -> Recipe:
+    """From what the training rows hold, said out loud. Who overrides what only a generator has wants one."""
     said = {key: value for key, value in changes(overrides) if key.startswith("data.")}
     data = override(with_files({}, files), said)["data"]
-    chosen = choose_recipe(data["train"], held_out=data.get("held_out"), tokenizer=data.get("tokenizer"))
+    of_generators = any(key.startswith(("model.kind", "model.decoder", "decoding.")) for key, _ in changes(overrides))
+    chosen = choose_recipe(
+        data["train"], held_out=data.get("held_out"), tokenizer=data.get("tokenizer"), labels=labels and not of_generators
+    )
+    files = Files(*map(chosen.task.columns, files))
     recipe = parse(Recipe, override(with_files(chosen.values, files), overrides))
     if talk:
         tell_choice(chosen)

@@ -155,6 +155,8 @@ class Training(Section):
     made_up_stems: Rate = 0.0  # chance that a row has other letters inside the stretches that both of its sides share
     penalties: dict[str, Amount] = {}  # on attention weights or on what layers give, by name
     start_from: File | None = None  # a run or a model directory whose weights and tokenizers to begin with
+    vectors: dict[str, File] = {}  # by column: word vectors of others to begin with, in word2vec's or GloVe's text format
+    freeze_vectors: bool = False  # whether these stay as they are
     risk: Risk | None = None  # train for an expected sentence score
     entropy: Amount = 0.01  # hard attention's reward for staying undecided, a nat
     accumulate: Annotated[int, Field(gt=0, le=65_536)] = 1  # pieces of a batch, computed in turn: the same but for dropout

@@ -37,6 +37,7 @@ from regard.training.feed import feed_of
 from regard.training.identity import compare
 from regard.training.loop import Trainer
 from regard.training.start import start_weights
+from regard.training.word_vectors import start_vectors
 
 
 def train(
@@ -120,8 +121,9 @@ def fit(
     say(f"{recipe.training.updates:,} updates, {epochs:.1f} passes over the rows; best by {metric_of(recipe)}")
     if smoothing := recipe.training.label_smoothing:
         say(f"losses of training have label smoothing ({smoothing:g}) in them; those of validation do not, and are lower")
-    start, risk = recipe.training.start_from, recipe.training.risk
-    if start is not None and not any((directory / "checkpoints").glob("step-*")):
+    start, risk, begun = recipe.training.start_from, recipe.training.risk, any((directory / "checkpoints").glob("step-*"))
+    start_vectors(model, prepared.fields, recipe.training, begun, say)
+    if start is not None and not begun:
         start_weights(model, start, recipe.model)
     trained: Any = in_use(Bundle(model, prepared.fields, recipe.decoding), processes.device)
 

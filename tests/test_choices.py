@@ -6,10 +6,13 @@ import random
 import numpy as np
 import pytest
 
+from regard import preflight
 from regard.choices import CHOICES, Machine, choose_recipe
 from regard.data import survey as surveys
+from regard.data.remarks import REMARKS, remarks
 from regard.data.store import held_out
-from regard.data.survey import REMARKS, remarks, survey
+from regard.data.survey import survey
+from regard.drafting import Files, draft
 from regard.errors import DataError, UserError
 from regard.models import configure
 from regard.recipe import Pairs, Recipe, parse
@@ -67,8 +70,8 @@ CASES = {
     "characters in, symbols out": (spelling, 300, lambda it: kinds(it) == {"source": "character", "target": "word"}),
     "closed vocabularies": (commands, 300, lambda it: kinds(it) == {"source": "word", "target": "word"}),
     "sentences": (sentences, 300, lambda it: kinds(it) == "bpe" and it.values["data"]["tokenizer"]["shared"]),
-    "labels are words": (
-        lambda chance: (sentence(chance), chance.choice(["good", "bad"])), 300,
+    "labels that are numbers to be counted out are no labels": (
+        lambda chance: (sentence(chance), str(chance.randint(1, 25))), 300,
         lambda it: kinds(it) == {"source": "bpe", "target": "word"},
     ),
     "one word of an open set is spelled": (
@@ -229,3 +232,112 @@ def test_a_transformer_gets_enough_updates_of_a_size_that_fits_them(tmp_path):
 def test_the_first_validation_comes_early(tmp_path):
     training = chosen(tmp_path, drawn(3000, sentences)).values["training"]
     assert training["validate_first"] == training["validate_every"] // 4
+
+
+def labelled(chance):
+    return sentence(chance), chance.choice(["very good", "bad"])
+
+
+NOUNS = [f"{word}a" for word in WORDS[:150]]
+VERBS = [f"{word}o" for word in WORDS[:150]]
+
+
+def tagged(chance):
+    words = [chance.choice(NOUNS if chance.random() < 0.6 else VERBS) for _ in range(chance.randint(3, 9))]
+    return " ".join(words), " ".join("N" if word.endswith("a") else "V" for word in words)
+
+
+def shape(choice):
+    return choice.values["model"].get("kind", "sequence_to_sequence")
+
+
+# rows, what is chosen for them, and how their columns are called then
+SHAPES = {
+    "labels": (labelled, "classifier", {"source": 0, "label": 1}),
+    "labels first": (lambda chance: labelled(chance)[::-1], "classifier", {"source": 1, "label": 0}),
+    "tags": (tagged, "tagger", {"source": 0, "tags": 1}),
+    "tags turned round": (
+        lambda chance: (one := tagged(chance), (one[0], " ".join(one[1].split()[::-1])))[1], "sequence_to_sequence", None,
+    ),
+    "copied": (lambda chance: (one := tagged(chance)[0], one), "sequence_to_sequence", None),
+    "turned round": (
+        lambda chance: (one := tagged(chance)[0], " ".join(one.split()[::-1])), "sequence_to_sequence", None,
+    ),
+    "one of its own words": (
+        lambda chance: (one := " ".join(chance.sample(["cat", "dog", "cow", "hen"], 3)) + sentence(chance), one.split()[0]),
+        "sequence_to_sequence", None,
+    ),
+    "commands": (commands, "sequence_to_sequence", None),
+    "one value for all": (lambda chance: (sentence(chance), "yes"), "sequence_to_sequence", None),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("machine", [LAPTOP, GPU])
+@pytest.mark.parametrize("name", SHAPES)
+def test_rows_say_what_kind_of_model_they_are_for(name, machine, tmp_path):
+    make, kind, columns = SHAPES[name]
+    files = write(tmp_path / "pairs.tsv", drawn(400, make))
+    choice = choose_recipe(files, machine)
+    assert shape(choice) == kind
+    assert ("task" in [rule for rule, *_ in choice.told]) == (kind != "sequence_to_sequence")
+    named = choice.task.columns(files)
+    assert named == (files if columns is None else {**files, "columns": columns})
+    recipe = parse(Recipe, {**choice.values, "data": {**choice.values["data"], "train": named}})
+    preflight.check(recipe)
+    assert choose_recipe(files, machine, labels=False).values["model"].get("kind") is None
+
+
+def test_parallel_files_and_names_of_columns_are_kept(tmp_path):
+    rows = drawn(300, labelled)
+    for name, values in zip(("text", "label"), zip(*rows, strict=True), strict=True):
+        (tmp_path / name).write_text("".join(f"{value}\n" for value in values))
+    files = {"source": str(tmp_path / "text"), "target": str(tmp_path / "label")}
+    choice = choose_recipe(files, LAPTOP)
+    assert choice.task.columns(files) == {"source": files["source"], "columns": {"label": files["target"]}}
+    assert choice.task.columns({}) == {}
+    path = tmp_path / "rows.jsonl"
+    path.write_text("".join(json.dumps({"text": text, "label": label, "id": 3}) + "\n" for text, label in rows))
+    choice = choose_recipe({"pairs": str(path)}, LAPTOP)
+    assert choice.task.columns({"pairs": str(path)})["columns"] == {"source": "text", "label": "label"}
+
+
+def test_a_column_that_is_named_says_what_it_is(tmp_path):
+    """Whatever its values are; and a tokenizer that does not leave words whole makes no tagger."""
+    files = write(tmp_path / "pairs.tsv", drawn(60, sentences))
+    named = {**files, "columns": {"source": 0, "label": 1}}
+    choice = choose_recipe(named, LAPTOP)
+    assert shape(choice) == "classifier"
+    assert choice.told[0] == ("task", "model.kind=classifier", "you named a column 'label'")
+    assert choice.task.columns(named) == named
+    tags = write(tmp_path / "tags.tsv", drawn(400, tagged))
+    assert shape(choose_recipe(tags, LAPTOP)) == "tagger"
+    assert shape(choose_recipe(tags, LAPTOP, tokenizer={"kind": "bpe"})) == "sequence_to_sequence"
+
+
+def test_overrides_that_only_a_generator_has_ask_for_one(tmp_path):
+    files = Files(write(tmp_path / "pairs.tsv", drawn(300, labelled)), {}, {})
+    assert configure(draft(None, files, talk=False).model).kind == "classifier"
+    for change in ("model.decoder.hidden_size=64", "decoding.beam=2", "model.kind=sequence_to_sequence"):
+        assert configure(draft(None, files, [change], talk=False).model).kind == "sequence_to_sequence"
+    assert configure(draft(None, files, labels=False, talk=False).model).kind == "sequence_to_sequence"
+
+
+def test_new_words_are_read_by_their_characters(tmp_path):
+    def open_words(chance):
+        words = [chance.choice(WORDS) + chance.choice(WORDS) + chance.choice(["ing", "ed"]) for _ in range(6)]
+        return " ".join([*words, "the"]), " ".join(["V" if word.endswith("ing") else "P" for word in words] + ["D"])
+
+    found = survey(parse(Pairs, write(tmp_path / "pairs.tsv", drawn(400, open_words))))
+    assert found.source.new_words > 0.5
+    choice = choose_recipe({"pairs": str(tmp_path / "pairs.tsv"), "columns": {"source": 0, "tags": 1}}, LAPTOP)
+    assert choice.values["data"]["fields"]["source"]["kind"] == "spelled"
+    assert choice.values["model"]["encoder"]["input"]["kind"] == "characters"
+    closed = choose_recipe(write(tmp_path / "closed.tsv", drawn(400, tagged)), LAPTOP)
+    assert "fields" not in closed.values["data"]
+
+
+def test_what_words_in_the_same_place_tell_by_hand():
+    """Of ten rows the first is asked about: the most frequent tag X gets 2 of 4 wrong, companions get 1 of these right."""
+    rows = [(["a", "b", "c", "new"], ["X", "Y", "Z", "X"])] + [(["a", "b", "c", "a"], ["X", "Y", "X", "X"])] * 9
+    assert surveys.told_by_place(rows) == pytest.approx(1 - 1 / 2)
+    assert surveys.told_by_place([]) == 0

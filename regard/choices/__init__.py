@@ -7,12 +7,11 @@ from regard.choices.case import Case as Case
 from regard.choices.case import Machine as Machine
 from regard.choices.case import Values
 from regard.choices.rules import CHOICES as CHOICES
+from regard.choices.tasks import TASKS, Task, as_pairs
 from regard.data.survey import Survey, survey
 from regard.errors import UserError
 from regard.overrides import override
 from regard.recipe import Pairs, parse, read_values
-
-BASE = "bahdanau2015-small"  # whatever no rule chooses is as it stands there
 
 
 class Choice(NamedTuple):
@@ -21,6 +20,7 @@ class Choice(NamedTuple):
     values: Values
     found: Survey
     told: list[tuple[str, str, str]]  # the rule, what it chose as overrides, why
+    task: Task
 
 
 def here() -> Machine:
@@ -32,24 +32,38 @@ def here() -> Machine:
 
 
 def choose_recipe(
-    files: dict[str, Any], machine: Machine | None = None, seed: int = 1, held_out: int | None = None, tokenizer: Any = None
-) -> Choice:
-    """The recipe for these training files, and for the tokenizer that was asked for, if one was.
+    files: dict[str, Any], machine: Machine | None = None, seed: int = 1, held_out: int | None = None, tokenizer: Any = None,
+    labels: bool = True,
+) -> Choice:  # fmt: skip
+    """The recipe for these training files, and for the tokenizer that was asked for, if one was. Without `labels` a model that
+    writes a target for each source, whatever the rows are.
 
     The same files and the same kind of machine give the same recipe.
     """
-    pairs = parse(Pairs, files, "data.train")
+    pairs, said = parse(Pairs, files, "data.train"), None
     if others := pairs.named.keys() - {"source", "target"}:
-        raise UserError(f"--column {min(others)}=...: without a recipe a model from source to target is trained; name a recipe")
+        said = next((one for one in TASKS.values() if pairs.named.keys() == {"source", one.writes}), None)
+        if said is None or not labels:
+            told_of = "a model from source to target, label or tags is trained"
+            raise UserError(f"--column {min(others)}=...: without a recipe {told_of}; name a recipe")
+        pairs = parse(Pairs, as_pairs(files, said.writes))
     found = survey(pairs, held_out, seed)
-    asked = {"data.tokenizer": {**read_values(BASE)["data"]["tokenizer"], **tokenizer}} if tokenizer else {}
-    case, told = Case(found, machine or here(), asked), list[tuple[str, str, str]]()
-    for name, rule in CHOICES.items():
+    cut = (tokenizer or {}).get("kind", "word")
+    fitting = (one for one in TASKS.values() if one.fits(found) and (one.writes != "tags" or cut == "word"))
+    task = said or (next(fitting) if labels else list(TASKS.values())[-1])
+    asked: Values = {"data.tokenizer": {**read_values(task.base)["data"]["tokenizer"], **tokenizer}} if tokenizer else {}
+    case = Case(found.turned if task.source == "target" else found, machine or here(), asked)
+    told = list[tuple[str, str, str]]()
+    if task.writes != "target":
+        case.chosen["model.kind"] = read_values(task.base)["model"]["kind"]
+        reason = f"you named a column {task.writes!r}" if said else task.reason(found)
+        told.append(("task", f"model.kind={case.chosen['model.kind']}", reason))
+    for name, rule in task.rules.items():
         values = rule.choose(case)
         case.chosen.update(values)
         if values:
             told.append((name, "  ".join(f"{key}={shown(value)}" for key, value in values.items()), rule.reason(case)))
-    return Choice(as_recipe(case.chosen, found), found, told)
+    return Choice(as_recipe(case.chosen, found, task.base), found, told, task)
 
 
 def shown(value: Any) -> str:
@@ -58,9 +72,9 @@ def shown(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def as_recipe(chosen: Values, found: Survey) -> dict[str, Any]:
-    """Over the built-in recipe for pairs; sections that name a kind take the place of its own."""
-    values = read_values(BASE)
+def as_recipe(chosen: Values, found: Survey, base: str) -> dict[str, Any]:
+    """Over the built-in recipe of the task; sections that name a kind take the place of its own."""
+    values = read_values(base)
     values["about"] = f"Chosen from the data: {found.rows:,} rows"
     values["training"].pop("label_smoothing", None)
     return override(values, chosen)

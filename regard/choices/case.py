@@ -23,8 +23,8 @@ class Case(NamedTuple):
 
     def unit(self, column: str) -> str:
         """What the tokens of a column are, as the rule `tokenizer` chose."""
-        own = self.chosen.get(f"data.fields.{column}")
-        kind = (own["tokenizer"] if own else self.chosen["data.tokenizer"])["kind"]
+        own = self.chosen.get(f"data.fields.{column}", {}).get("tokenizer")
+        kind = (own or self.chosen["data.tokenizer"])["kind"]
         return {"character": "characters", "word": "words"}.get(kind, "subwords")
 
     def tokens(self, column: str) -> float:

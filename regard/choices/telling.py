@@ -1,7 +1,8 @@
 """What was found in the data and chosen for it, in words."""
 
 from regard.choices import Choice
-from regard.data.survey import ColumnFacts, Survey, remarks
+from regard.data.remarks import remarks
+from regard.data.survey import ColumnFacts, Survey
 from regard.training.display import Display
 
 

@@ -45,4 +45,4 @@ def as_section(places: Mapping[str, str], files: Mapping[str, Path]) -> dict[str
 def place_of(place: str, file: Path | None) -> str | int:
     if file is not None:
         return str(file.absolute())
-    return int(place) if place.isdecimal() else place
+    return int(place) if place.removeprefix("-").isdecimal() else place

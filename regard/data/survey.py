@@ -3,7 +3,7 @@
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -65,7 +65,13 @@ class Survey(NamedTuple):
     equal_words: float  # the share of rows with as many words on both sides
     ratio: Spread  # the target's length over the source's, in characters
     longest_ratio: dict[str, float]  # the same, the largest but for one row in a thousand, by unit
+    by_place: float  # how much of the target's words those in the same places of the source tell, from 0 to 1
     columns: dict[str, ColumnFacts]
+
+    @property
+    def turned(self) -> "Survey":
+        """With its columns the other way round; what goes from one to the other is left as it is."""
+        return self._replace(columns={"source": self.target, "target": self.source})
 
     @property
     def source(self) -> ColumnFacts:
@@ -126,10 +132,26 @@ def facts_of_pairs(pairs: Sequence[tuple[str, str]]) -> dict[str, Any]:
         "copied_words": found_in(words),
         "copied_letters": found_in([(three(source), three(target)) for source, target in pairs]),
         "equal_words": share(len(source) == len(target) for source, target in words),
+        "by_place": told_by_place([row for row in words if len(row[0]) == len(row[1])]),
         "ratio": spread_of(map(ratio, pairs)),
         "longest_ratio": {"characters": longest_ratio(pairs), "words": longest_ratio(words)},
         "columns": {"source": column_facts(sources), "target": column_facts(targets)},
     }
+
+
+def told_by_place(rows: Sequence[tuple[Sequence[str], Sequence[str]]]) -> float:
+    """Of the words that the most frequent one gets wrong in every tenth row, the share that the usual companion of the word in
+    the same place, as the other rows have them, gets right."""
+    known, usual = dict[str, Counter[str]](), Counter[str]()
+    for source, target in (row for at, row in enumerate(rows) if at % 10):
+        usual.update(target)
+        for word, tag in zip(source, target, strict=True):
+            known.setdefault(word, Counter())[tag] += 1
+    asked = [pair for source, target in rows[::10] for pair in zip(source, target, strict=True)]
+    most = max(usual, key=usual.__getitem__, default="")
+    wrong = sum(tag != most for _, tag in asked)
+    left = sum(tag != (known[word].most_common(1)[0][0] if word in known else most) for word, tag in asked)
+    return max(1 - left / wrong, 0.0) if wrong else 0.0
 
 
 def share(found: Any) -> float:
@@ -209,66 +231,3 @@ def plain_facts(found: Survey) -> dict[str, Any]:
         facts |= {key: facts[key]._asdict() for key in ("characters", "words")}
     told = {key: list(map(str, getattr(found, key))) for key in ("faults", "suspects")}
     return {**found._asdict(), **told, "ratio": found.ratio._asdict(), "columns": columns}
-
-
-class Remark(NamedTuple):
-    """Something to say of a survey where it holds."""
-
-    holds: Callable[[Survey], bool]
-    text: Callable[[Survey], str]
-
-
-def looks_like_labels(found: Survey) -> bool:
-    """Few short values that come again and again."""
-    target = found.target
-    return found.looked_at >= 50 and target.distinct <= min(100, found.looked_at // 10) and target.words.longest <= 3
-
-
-# What a person would want to know before training; none of it stops a run
-REMARKS: dict[str, Remark] = {
-    "bad rows": Remark(lambda found: found.bad > 0, lambda found: f"{found.bad:,} bad rows; the first: {found.faults[0]}"),
-    "suspicious rows": Remark(
-        lambda found: found.suspicious > 0,
-        lambda found: f"{found.suspicious:,} rows look wrong, and are trained on all the same; the first: {found.suspects[0]}",
-    ),
-    "repeated rows": Remark(
-        lambda found: found.repeated > 0.02,
-        lambda found: f"{found.repeated:.0%} of the rows stand more than once: held-out scores will look better than they are",
-    ),
-    "one input, several outputs": Remark(
-        lambda found: found.many_targets > 0.05,
-        lambda found: f"{found.many_targets:.0%} of the sources have several targets: no model can be right about all of them",
-    ),
-    "equal columns": Remark(
-        lambda found: found.same > 0.5,
-        lambda found: f"source and target are equal in {found.same:.0%} of the rows: are these the right columns?",
-    ),
-    "labels": Remark(
-        looks_like_labels,
-        lambda found: f"the targets are {found.target.distinct} different values: a classifier learns labels better "
-        "(docs/tasks.md; --column label=1 with a recipe of kind classifier)",
-    ),
-    "tags": Remark(
-        lambda found: found.equal_words > 0.99 and found.source.words.mean > 2 and found.target.vocabulary <= 200
-        and found.source.vocabulary > 5 * found.target.vocabulary,
-        lambda found: "both sides have as many words in every row, and the target has few different ones: a tagger may fit "
-        "better (docs/tasks.md)",
-    ),
-    "swapped columns": Remark(
-        lambda found: found.source.distinct <= found.looked_at // 10 and found.target.distinct > 5 * found.source.distinct,
-        lambda found: f"{found.source.distinct} different sources for {found.target.distinct:,} different targets: "
-        "are the columns swapped?",
-    ),
-    "numbers": Remark(
-        lambda found: found.target.numbers > 0.9 and found.target.distinct > 20,
-        lambda found: "the targets are numbers, which are written digit by digit here: near misses count as wrong",
-    ),
-    "few rows": Remark(
-        lambda found: found.rows < 50,
-        lambda found: f"{found.rows} rows are hardly enough to learn anything but the rows themselves",
-    ),
-}  # fmt: skip
-
-
-def remarks(found: Survey) -> list[str]:
-    return [remark.text(found) for remark in REMARKS.values() if remark.holds(found)]

@@ -77,7 +77,7 @@ def refuse_wrong(files: Files, recipe: object, directory: Path, resume: bool, li
 def drafted_recipe(files: Files, recipe: str | Recipe | None, overrides: Overrides, limits: Limits, talk: bool) -> Recipe:
     """Chosen for the data and fitted to a share of the time, or as it was named."""
     if recipe is None:
-        chosen = draft(None, files, overrides, None, talk)
+        chosen = draft(None, files, overrides, None, talk, labels=False)
         shorter = within(SHARE * limits.minutes, chosen, overrides, talk)
         if shorter.training.updates < ENOUGH * chosen.training.updates:
             Display(0, 0, None, talk).say(
@@ -86,7 +86,7 @@ def drafted_recipe(files: Files, recipe: str | Recipe | None, overrides: Overrid
             )
         return shorter
     values = recipe.model_dump(mode="json") if isinstance(recipe, Recipe) else read_values(recipe)
-    return draft(values, files, overrides, None, talk)
+    return draft(values, files, overrides, None, talk, labels=False)
 
 
 def name_of(recipe: str | Recipe | None) -> str | None:

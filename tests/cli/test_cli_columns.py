@@ -269,10 +269,14 @@ def test_a_wrong_column_is_refused(case, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-def test_without_a_recipe_columns_mean_nothing(tmp_path):
+def test_without_a_recipe_a_column_of_tags_wants_a_tagger_and_others_a_recipe(tmp_path):
     files = tasks.write(tmp_path, "tagger")
-    told = refused("train", "--source", files["source"], "--column", f"tags={files['tags']}", "--run", tmp_path / "run")
-    assert told == "--column tags=...: without a recipe a model from source to target is trained; name a recipe"
+    told = refused("train", "--source", files["source"], "--column", f"kinds={files['tags']}", "--run", tmp_path / "run")
+    assert told.startswith("--column kinds=...: without a recipe a model from source to target, label or tags is trained")
+    words = ["--source", files["source"], "--column", f"tags={files['tags']}", "training.updates=2", "--run", tmp_path / "run"]
+    code, _, err = regard("train", *words)
+    assert (code, "you named a column 'tags'" in err) == (0, True)
+    assert read(tmp_path / "run" / "recipe.yaml").model["kind"] == "tagger"
 
 
 def spoilt(folder, task, column, line, text):

@@ -1,0 +1,75 @@
+"""What kind of model rows are for, where they say so: labels, tags, or, of everything else, a target for each source."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from regard.choices.labels import LABEL_CHOICES
+from regard.choices.rules import CHOICES, Rule
+from regard.data.formats import found_columns
+from regard.data.readers import format_of
+from regard.data.remarks import looks_like_labels, looks_like_tags
+from regard.data.survey import ColumnFacts, Survey
+from regard.recipe import Pairs, parse
+
+
+class Task(NamedTuple):
+    """A kind of model: the rows that are for it, the recipe that it begins with, and what is chosen for it."""
+
+    fits: Callable[[Survey], bool]
+    reason: Callable[[Survey], str]
+    base: str
+    rules: Mapping[str, Rule]
+    source: str = "source"  # the column of the files that it reads
+    target: str = "target"  # and writes
+    writes: str = "target"  # as it calls it
+
+    def columns(self, files: Mapping[str, Any]) -> dict[str, Any]:
+        """These files with the columns named as the model has them."""
+        if not files or (self.source, self.writes) == ("source", "target"):
+            return dict(files)
+        pairs = parse(Pairs, files)
+        places = pairs.named if pairs.pairs is None else found_columns(pairs.pairs, format_of(pairs.pairs), pairs.named).columns
+        given = {name: place if isinstance(place, int) else str(place) for name, place in places.items()}
+        given = {"source": given[self.source], self.writes: given[self.writes if self.writes in given else self.target]}
+        if pairs.pairs is not None:
+            return {"pairs": str(pairs.pairs), "columns": given}
+        return {"source": given["source"], "columns": {self.writes: given[self.writes]}}
+
+
+def as_pairs(files: Mapping[str, Any], writes: str) -> dict[str, Any]:
+    """Files whose column has been named as a label or tags, as files of sources and targets."""
+    pairs = parse(Pairs, files)
+    source, target = pairs.named["source"], pairs.named[writes]
+    if pairs.pairs is None:
+        return {"source": str(source), "target": str(target)}
+    return {"pairs": str(pairs.pairs), "source_column": source, "target_column": target}
+
+
+def tell_labels(values: ColumnFacts, where: str) -> str:
+    return f"the {where} is one of {values.distinct} values, each of which comes again and again: a label for each text"
+
+
+def label_first(found: Survey) -> bool:
+    """The columns the other way round, as many files of labels have them."""
+    return looks_like_labels(found.turned)
+
+
+# The first that fits
+TASKS: dict[str, Task] = {
+    "classifier": Task(
+        looks_like_labels, lambda found: tell_labels(found.target, "target"), "classifier", LABEL_CHOICES, writes="label"
+    ),
+    "classifier, label first": Task(
+        label_first, lambda found: tell_labels(found.source, "first column"), "classifier", LABEL_CHOICES,
+        source="target", target="source", writes="label",
+    ),
+    "tagger": Task(
+        looks_like_tags,
+        lambda found: f"both sides have as many words, the target has {found.target.vocabulary} different ones, and words in "
+        f"the same places tell {found.by_place:.0%} of what the most frequent one does not: a tag for each word",
+        "tagger", LABEL_CHOICES, writes="tags",
+    ),
+    "sequence to sequence": Task(
+        lambda found: True, lambda found: "", "bahdanau2015-small", CHOICES,
+    ),
+}  # fmt: skip
