@@ -43,16 +43,24 @@ def with_corpus(recipe: Recipe, directory: Path) -> Recipe:
     """A recipe on generated data, with the files it is written to."""
     if recipe.data.corpus is None:
         return recipe
-    files = corpus_files(recipe.data.corpus, directory / "corpus")
+    files = corpus_files(recipe.data.corpus, directory / "corpus", configure(recipe.model).columns)
     train, valid = files.pop("train"), files.pop("valid")
     given = recipe.data
     update = {"train": train, "valid": given.valid or valid, "test": given.test or files, "corpus": None}
     return recipe.model_copy(update={"data": recipe.data.model_copy(update=update)})
 
 
-def corpus_files(corpus: Corpus, directory: Path) -> dict[str, Pairs]:
-    written = write(choose(CORPORA, corpus.name, "corpus"), directory, corpus.seed, corpus.size, replace=True)
-    return {split: Pairs.model_validate(paths) for split, paths in written.items()}
+def corpus_files(corpus: Corpus, directory: Path, columns: Mapping[str, str]) -> dict[str, Pairs]:
+    """For a model with these columns; one that reads no source has both sides as one text."""
+    entry, joint = choose(CORPORA, corpus.name, "corpus"), "source" not in columns
+    written = write(entry, directory, corpus.seed, corpus.size, replace=True, joint=joint)
+    return {split: section_of(paths) for split, paths in written.items()}
+
+
+def section_of(paths: Mapping[str, Path]) -> Pairs:
+    others = {name: str(path) for name, path in paths.items() if name not in Pairs.model_fields}
+    usual = {name: path for name, path in paths.items() if name not in others}
+    return Pairs.model_validate({**usual, "columns": others} if others else usual)
 
 
 def prepare(recipe: Recipe, directory: Path, say: Say) -> Prepared:

@@ -22,7 +22,7 @@ TABLES = {
     "BODIES": "regard.models.language_model",
     "COPIES": "regard.nn.copying",
     "PENALTIES": "regard.models.penalties",
-    "ACTIVATION_PENALTIES": "regard.models.penalties",
+    "ACTIVATIONS": "regard.models.penalties",
     "SYMMETRISATIONS": "regard.data.symmetrise",
     "CONTEXTS": "regard.models.decoders.context",
     "ENCODERS": "regard.models.encoders",

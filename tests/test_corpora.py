@@ -357,7 +357,9 @@ def test_written_files_hold_the_pairs(corpus: Corpus, tmp_path: Path) -> None:
         assert parts["source"].name == f"{split}.{corpus.source_suffix}"
         columns = {part: path.read_text(encoding="utf-8").splitlines() for part, path in parts.items()}
         links = columns.get("alignment", [""] * len(written[split]))
-        read = [Pair(*row[:2], parse(row[2])) for row in zip(columns["source"], columns["target"], links, strict=True)]
+        read = [
+            Pair(*row[:2], parse(row[2])) for row in zip(columns["source"], columns[corpus.target_column], links, strict=True)
+        ]
         assert read == written[split]
 
 

@@ -111,7 +111,7 @@ def test_the_architecture_names_every_table_and_every_room():
         "SELECTIONS",
         "COPIES",
         "PENALTIES",
-        "ACTIVATION_PENALTIES",
+        "ACTIVATIONS",
         "SYMMETRISATIONS",
         "SETTINGS",
         "POSITIONS",

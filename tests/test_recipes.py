@@ -31,7 +31,9 @@ def quick(values):
 SLOW = {"sutskever2014": (400, 0.005), "sutskever2014-small": (400, 0.005), "latin-lstm-tape": (250, 0.008)}
 SLOW |= dict.fromkeys(["gnmt2016-small", "deepatt2016", "deepatt2016-small"], (150, 0.005))
 SLOW |= {"gnmt2016": (700, 0.003), "shazeer2017-moe": (450, 0.005)}
-USUAL = {"latin-hard", "latin-copy", "latin-self-attention"}  # of those for one cell each, which tests/nn holds to their laws
+SLOW |= dict.fromkeys(["latin-one-model", "latin-two-models", "latin-two-directions"], (400, 0.01))
+# of the recipes for one cell each, which tests/nn holds to their laws
+USUAL = {"latin-hard", "latin-copy", "latin-self-attention", "latin-one-model"}
 
 
 def longer(updates, rate):
@@ -75,6 +77,8 @@ SIZES = {"recurrent": recurrent, "transformer": transformer, "convolutional": co
 
 def sizes(values):
     model = values["model"]
+    if model.get("kind") == "recurrent_alone":
+        return ["model.embedding_size=24", "model.hidden_size=32", "model.dropout=0"]
     if model.get("kind") == "decoder_alone":
         return [f"model.{key}={value}" for key, value in transformer("", values).items()]
     return [
@@ -88,6 +92,7 @@ def in_time(name):
     """`make test` takes one recipe of each system; those that differ only in size or cell, and a slow one, wait."""
     twin = f"{name}-small" in built_in() or name.endswith(("-big", "-moe", "-rl-small")) or name == "deepatt2016-small"
     one_cell = name.startswith("latin-") and name not in USUAL
+    one_cell = one_cell or read_values(name)["data"].get("corpus", {}).get("name") not in (None, "latin", "reverse")
     return pytest.param(name, marks=pytest.mark.slow) if twin or one_cell else name
 
 
@@ -113,7 +118,7 @@ def test_a_recipe_overfits_saves_loads_and_decodes_the_same(name, handful, tmp_p
     ]
 
 
-SYSTEMS = [name for name in WRITERS if name != "demo" and not name.startswith("latin-")]
+SYSTEMS = [name for name in WRITERS if "corpus" not in read_values(name)["data"]]
 
 
 @pytest.mark.parametrize("name", SYSTEMS)

@@ -7,7 +7,22 @@ from typing import Annotated
 import typer
 
 from regard import __version__
-from regard.cli import align, corpora, data, evaluate, generate, lab, look, plan, predict, recipes, train, tune, verify
+from regard.cli import (
+    align,
+    continue_,
+    corpora,
+    data,
+    evaluate,
+    generate,
+    lab,
+    look,
+    plan,
+    predict,
+    recipes,
+    train,
+    tune,
+    verify,
+)
 from regard.cli.importing import with_imports
 from regard.cli.plain_help import Command, Group
 from regard.cli.ranks import die_of_ctrl_c, first_to_tell
@@ -28,6 +43,7 @@ for verb in (
     verify.verify, recipes.recipes, corpora.corpora, data.data,
 ):  # fmt: skip
     app.command(cls=Command)(with_imports(verb))
+app.command("continue", cls=Command)(with_imports(continue_.continue_))
 app.add_typer(lab.lab)
 
 

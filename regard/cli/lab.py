@@ -132,5 +132,28 @@ def read_texts(train: Path | None, valid: Path | None, test: Path | None, senten
     return generated(sentences) if sentences else None
 
 
-for experiment in (cells, attention):
+def markov(
+    runs: Annotated[list[Path], typer.Argument(help="Runs or model directories of taggers of the corpus `markov`.")],
+    size: Annotated[int, typer.Option(min=2, help="Sequences that are drawn to compare on.")] = 1000,
+    seed: Annotated[int, typer.Option(help="Another seed draws others.")] = 2,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+) -> None:
+    """How far a recurrent network's posteriors are from the exact ones of a hidden Markov chain.
+
+    Example: regard train markov-forward && regard lab markov runs/markov-forward
+    """
+    from regard.corpora import CORPORA, generate
+    from regard.decoding.labelling import TrainedLabeller
+    from regard.decoding.load import load_as
+    from regard.lab.markov import divergences
+
+    texts = [pair.source for pair in generate(CORPORA["markov"], seed, size)["train"]]
+    typer.echo(f"mean divergence from the exact posteriors, nats per position, {size:,} sequences, with 95 % intervals")
+    for run in runs:
+        for name, found in divergences(load_as(TrainedLabeller, run, device), texts).items():
+            low, high = found.interval or (found.mean, found.mean)
+            typer.echo(f"  {run!s:32} {name:18} {found.mean:.4f} [{low:.4f}, {high:.4f}]")
+
+
+for experiment in (cells, attention, markov):
     lab.command(cls=Command)(with_imports(experiment))

@@ -32,6 +32,8 @@ class Corpus:
     target_suffix: str
     sizes: Mapping[str, int]  # pairs in each split, unless asked otherwise
     generate: Callable[[int, Mapping[str, int]], Splits]
+    target_column: str = "target"  # `tags` where it has a word for each word of the source
+    joint: str | None = " [SEP] "  # what stands between source and target where both are one text; None: the source is the text
 
 
 def generate(corpus: Corpus, seed: int = 1, size: int | None = None) -> Splits:
@@ -67,13 +69,15 @@ def draw(candidates: Iterator[Pair], size: int, taken: set[str]) -> list[Pair]:
 
 
 def write(
-    corpus: Corpus, directory: Path, seed: int = 1, size: int | None = None, replace: bool = False
+    corpus: Corpus, directory: Path, seed: int = 1, size: int | None = None, replace: bool = False, joint: bool = False
 ) -> dict[str, dict[str, Path]]:
-    """Write `SPLIT.SUFFIX` for both sides and, where there are links, `SPLIT.align` (Pharaoh `i-j`); the paths by split
-    and part. Files with another text are replaced only where `replace` says that they are ours."""
+    """Write `SPLIT.SUFFIX` for both sides and, where there are links, `SPLIT.align` (Pharaoh `i-j`); `joint`: both sides as one
+    text, `SPLIT.joint`. The paths by split and part. Files with another text are replaced only where `replace` says that they
+    are ours."""
     splits = generate(corpus, seed, size)
     directory.mkdir(parents=True, exist_ok=True)
-    texts = {split: split_texts(corpus, directory, split, pairs) for split, pairs in splits.items()}
+    parts_of = joint_text if joint else split_texts
+    texts = {split: parts_of(corpus, directory, split, pairs) for split, pairs in splits.items()}
     for path, text in (file for files in texts.values() for file in files.values()):
         if not replace and path.exists() and path.read_bytes() != text.encode():
             raise UserError(f"{path}: a file with another text stands there; move it, or take another --out")
@@ -86,11 +90,17 @@ def write(
 def split_texts(corpus: Corpus, directory: Path, split: str, pairs: list[Pair]) -> dict[str, tuple[Path, str]]:
     parts = {
         "source": (corpus.source_suffix, [pair.source for pair in pairs]),
-        "target": (corpus.target_suffix, [pair.target for pair in pairs]),
+        corpus.target_column: (corpus.target_suffix, [pair.target for pair in pairs]),
     }
     if any(pair.alignment for pair in pairs):
         parts["alignment"] = ("align", [pharaoh(pair) for pair in pairs])
     return {part: (directory / f"{split}.{suffix}", whole(lines)) for part, (suffix, lines) in parts.items()}
+
+
+def joint_text(corpus: Corpus, directory: Path, split: str, pairs: list[Pair]) -> dict[str, tuple[Path, str]]:
+    """For a language model: a pair is one text, which it continues after what stands between source and target."""
+    lines = [pair.source if corpus.joint is None else f"{pair.source}{corpus.joint}{pair.target}" for pair in pairs]
+    return {"target": (directory / f"{split}.joint", whole(lines))}
 
 
 def pharaoh(pair: Pair) -> str:

@@ -5,63 +5,121 @@ from typing import Any, overload
 
 import numpy as np
 import torch
+from jaxtyping import Int
+from torch import Tensor
 
 from regard.data.batching import Batch, column_of
 from regard.data.tokenizers import END, START
+from regard.decoding.beam import beam_search
 from regard.decoding.forcing import Likelihood, TeacherForced
-from regard.decoding.hypothesis import Hypothesis
+from regard.decoding.greedy import cut, greedy_search
+from regard.decoding.hypothesis import Found, Hypothesis
 from regard.decoding.inputs import Texts, texts_of
 from regard.decoding.long_text import log_probs
 from regard.decoding.rules import Request, requested, ruled
 from regard.decoding.sampling import Sampling, chances_of, sample
+from regard.decoding.streaming import OnStep, PartialOutput, Tell, watcher
 from regard.decoding.trained import Answers, batches
 from regard.models.device import on_device
 from regard.models.generator import shifted
-from regard.models.interface import Steps
+from regard.models.interface import Step, Steps
 from regard.recipe import Decoding
+
+NEVER = -1  # the token that ends a text which goes on from line to line
 
 
 class TrainedLanguageModel(TeacherForced):
     """continue_, score."""
 
     does = "continues texts"
-    usage = 'regard.load("MODEL").continue_(["a text"])'
+    usage = 'regard continue MODEL "a text"'
     gives = ("likelihood",)
 
     @overload
-    def continue_(self, prompts: str, count: int = 1, sampling: Sampling | None = None, **changes: Any) -> list[Hypothesis]: ...
+    def continue_(
+        self, prompts: str, count: int = 1, sampling: Sampling | None = None, *, search: bool = False,
+        on_step: OnStep | None = None, **changes: Any,
+    ) -> list[Hypothesis]: ...  # fmt: skip
     @overload
     def continue_(
-        self, prompts: Iterable[str], count: int = 1, sampling: Sampling | None = None, **changes: Any
-    ) -> list[list[Hypothesis]]: ...
+        self, prompts: Iterable[str], count: int = 1, sampling: Sampling | None = None, *, search: bool = False,
+        on_step: OnStep | None = None, **changes: Any,
+    ) -> list[list[Hypothesis]]: ...  # fmt: skip
     @torch.inference_mode()
-    def continue_(self, prompts: Texts, count: int = 1, sampling: Sampling | None = None, **changes: Any) -> Any:
-        """`count` texts that begin as each prompt does, drawn word by word; the prompt is not repeated."""
+    def continue_(
+        self, prompts: Texts, count: int = 1, sampling: Sampling | None = None, *, search: bool = False,
+        on_step: OnStep | None = None, **changes: Any,
+    ) -> Any:  # fmt: skip
+        """`count` texts that begin as each prompt does, drawn word by word; the prompt is not repeated. `search`: the most
+        probable ones instead, by `decoding.beam`. A model of one long text (`model.window`) goes on from line to line until
+        there are `max_length` tokens; `on_step` is told of every word."""
         texts, alone = texts_of(prompts, "continue_", "prompts")
-        tokens, settings = self.target.encode(texts), self.settings(**changes)
+        tokens, settings = [self.prompt(text) for text in texts], self.settings(**changes)
         problems = self.problems([[]] * len(tokens), tokens)
         results: list[Any] = [None] * len(texts)
+        drawing = None if search else sampling or Sampling()
         for row, words in enumerate(tokens):
             if row not in problems:
-                results[row] = self.drawn(words, count, settings, sampling or Sampling())
+                tell = None if on_step is None else self.tell(on_step, row, words)
+                found = self.written(words, count, settings, drawing, tell)
+                results[row] = [Hypothesis(self.spelled(words, one.tokens), *one) for one in found[:count]]
         found = Answers(results, problems).all("prompts")
         return found[0] if alone else found
 
-    def drawn(self, words: list[int], count: int, settings: Decoding, sampling: Sampling) -> list[Hypothesis]:
-        step, state = self.model.start(self.model.nothing(1))
-        read = [START, *words]
+    @property
+    def lines_go_on(self) -> bool:
+        """Whether a text goes on after the end of a row."""
+        return self.model.window is not None
+
+    def prompt(self, text: str) -> list[int]:
+        """Its tokens; in one long text those of all its lines, as many of the last ones as leave room to go on."""
+        if not self.lines_go_on:
+            return self.target.encode([text])[0]
+        lines = self.target.encode(text.split("\n"))
+        tokens = [token for line in lines for token in (*line, END)][:-1]
+        return tokens if self.model.room is None else tokens[-(self.model.room // 2) :]
+
+    def spelled(self, prompt: list[int], tokens: Sequence[int]) -> str:
+        """What stands behind the prompt, with the space between them if there is one."""
+        before, whole = ("\n".join(self.target.decode(line) for line in lines_of(ids)) for ids in (prompt, [*prompt, *tokens]))
+        return whole.removeprefix(before)
+
+    def tell(self, on_step: OnStep, row: int, prompt: list[int]) -> Tell:
+        def tell(number: int, tokens: list[int], log_prob: float, going: bool) -> bool:
+            written = cut(tokens, NEVER if self.lines_go_on else END)
+            told = PartialOutput(row, number, self.spelled(prompt, written), written, log_prob, not going)
+            return on_step(told) is not False and going
+
+        return tell
+
+    def written(
+        self, words: list[int], count: int, settings: Decoding, sampling: Sampling | None, tell: Tell | None
+    ) -> list[Found]:
+        first, state = self.model.start(self.model.nothing(1))
+
+        def step(tokens: Int[Tensor, "rows"], state: Any) -> Step:
+            found: Step = first(torch.where(tokens == END, START, tokens), state)  # a new line begins, as in training
+            return found
+
+        read = torch.tensor([START, *words], device=self.device)
         for word in read[:-1]:
-            state = step(torch.tensor([word], device=self.device), state).state
-        room = self.model.limits.target
-        longest = settings.max_length if room is None else min(settings.max_length, room.places - len(words))
+            state = step(word[None], state).state
+        room = self.model.room
+        longest = settings.max_length if room is None else max(min(settings.max_length, room - len(words)), 1)
         request = Request(settings.model_copy(update={"max_length": longest, "max_ratio": 1000.0}), Batch({}),
                           torch.full((1,), longest, device=self.device), self.target)  # fmt: skip
         ruling = ruled(step, state, requested(request))
-        chances = chances_of([words], count, longest, sampling.seed).to(self.device)
-        start = torch.tensor(read[-1:], device=self.device)
-        (found,) = sample(*ruling, start, end=END, chances=chances, sampling=sampling, length_penalty=settings.length_penalty,
-                          length_norm=settings.length_norm)  # fmt: skip
-        return [Hypothesis(self.target.decode(one.tokens), *one) for one in found]
+        watch = None if tell is None else watcher([tell], 1 if sampling is None else count)
+        ways: dict[str, Any] = {"end": NEVER if self.lines_go_on else END, "length_penalty": settings.length_penalty,
+                                "length_norm": settings.length_norm, "watch": watch}  # fmt: skip
+        if sampling is not None:
+            chances = chances_of([words], count, longest, sampling.seed).to(self.device)
+            return sample(*ruling, read[-1:], chances=chances, sampling=sampling, **ways)[0]
+        width = max(settings.beam, count)
+        found = (
+            greedy_search(*ruling, read[-1:], **ways) if width == 1 else beam_search(*ruling, read[-1:], width=width, **ways)
+        )
+        return found[0]
 
     @torch.inference_mode()
     def score(self, pairs: str | Iterable[str | Sequence[str]]) -> Any:
@@ -94,3 +152,14 @@ class TrainedLanguageModel(TeacherForced):
         batch = on_device(Batch({"target": column_of(self.fields["target"], targets)}), self.device)
         steps: Steps = self.model.teacher_forced(batch, shifted(batch["target"].values))
         return steps
+
+
+def lines_of(tokens: Sequence[int]) -> list[list[int]]:
+    """What stands before, between and behind end marks."""
+    lines: list[list[int]] = [[]]
+    for token in tokens:
+        if token == END:
+            lines.append([])
+        else:
+            lines[-1].append(token)
+    return lines

@@ -6,6 +6,7 @@ from collections.abc import Set as AbstractSet
 from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from regard.corpora.programs import executes_as
 from regard.data.links import Link, Links
 from regard.errors import UserError
 from regard.evaluation import edits, labels, rouge, translation
@@ -54,6 +55,11 @@ class Metric(NamedTuple):
 def exact_rows(hypotheses: Sequence[str], references: References) -> list[tuple[float, int]]:
     """Whether it equals a reference, spaces at either end aside."""
     return [(max(sentence_exact(output, one) for one in right), 1) for output, right in paired(hypotheses, references)]
+
+
+def executed_rows(hypotheses: Sequence[str], references: References) -> list[tuple[float, int]]:
+    """Whether a program gives what a reference gives, for every test."""
+    return [(max(executes_as(output, one) for one in right), 1) for output, right in paired(hypotheses, references)]
 
 
 def exact_signature(references: References) -> str:
@@ -163,6 +169,9 @@ METRICS: dict[str, Metric] = {
     ),
     "gleu": Metric(Counted("GLEU", translation.gleu_rows, percent, translation.gleu_signature), sentence=sentence_gleu),
     "exact": Metric(Counted("exact", exact_rows, percent, exact_signature), sentence=sentence_exact, perfect=100.0),
+    "execution": Metric(
+        Counted("execution", executed_rows, percent), sentence=executes_as, usual=False, perfect=100.0
+    ),  # of the corpus `programs`
     "wer": errors_of("WER", edits.words, "word"),
     "cer": errors_of("CER", edits.characters, "character"),
     "per": errors_of("PER", edits.words_anywhere, "word in any place", usual=False),

@@ -10,6 +10,7 @@ from regard.models.generator import Generator
 from regard.models.interface import Model
 from regard.models.labeller import Classifier, Labeller, Tagger
 from regard.models.language_model import LanguageModel
+from regard.models.recurrent_alone import RecurrentAlone
 from regard.models.sequence_to_sequence import SequenceToSequence
 from regard.recipe import choose, parse
 
@@ -22,6 +23,7 @@ ModelConfig = Any  # the Config of an entry of MODELS
 MODELS: dict[str, type[Model]] = {
     "sequence_to_sequence": SequenceToSequence,
     "decoder_alone": DecoderAlone,
+    "recurrent_alone": RecurrentAlone,
     "language_model": LanguageModel,
     "tagger": Tagger,
     "classifier": Classifier,

@@ -13,7 +13,7 @@ from regard.data.batching import Batch
 from regard.data.tokenizers import END, PAD, START
 from regard.errors import UserError
 from regard.models.interface import PLAIN, Decoder, Loss, LossOptions, Memory, Model, StepFunction, Steps
-from regard.models.penalties import ACTIVATION_PENALTIES, PENALTIES, ActivationPenalty, Evidence, Penalty, asks_attention
+from regard.models.penalties import ACTIVATIONS, PENALTIES, ActivationPenalty, Evidence, Penalty, asks_attention
 from regard.nn.transformer.experts import Experts
 
 FORGET = 0.1  # how fast the usual reward follows the last one (Xu et al. 2015, section 4.1)
@@ -87,7 +87,7 @@ class Generator(Model):
             if asks_attention(name):
                 parts[name] = functools.partial(self.penalty, PENALTIES[name], rate)
             else:
-                parts[name] = functools.partial(self.activation_penalty, ACTIVATION_PENALTIES[name], rate)
+                parts[name] = functools.partial(self.activation_penalty, ACTIVATIONS[name], rate)
         if self.draws_attention:
             parts["reinforce"] = functools.partial(self.reinforce, options.entropy)
         return parts

@@ -155,6 +155,13 @@ class LanguageModel(Generator):
         """Where rows are one long text, each may have any length."""
         return Limits() if self.window is not None else Limits(target=under("model.decoder", self.decoder.limit))
 
+    @property
+    def room(self) -> int | None:
+        """Tokens of a text that it can have in view, the start mark included; None: any number."""
+        if isinstance(self.decoder, TransformerText) and self.window is not None:
+            return self.window
+        return None if self.decoder.limit is None else self.decoder.limit.places
+
     def encode(self, batch: Batch) -> Memory:
         return self.nothing(len(batch["target"].values))
 

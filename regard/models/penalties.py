@@ -1,4 +1,4 @@
-"""What training may ask beside the likelihood: of attention weights (PENALTIES), of what layers give (ACTIVATION_PENALTIES).
+"""What training may ask beside the likelihood: of attention weights (PENALTIES), of what layers give (ACTIVATIONS).
 
 Each is a sum over the batch, as the loss is.
 """
@@ -73,10 +73,10 @@ def activation_change(outputs: Outputs, written: Bool[Tensor, "batch target"]) -
     return (outputs.float().diff(dim=1).square().mean(dim=-1) * written[:, 1:]).sum()
 
 
-ACTIVATION_PENALTIES: dict[str, ActivationPenalty] = {"activation": activation, "activation_change": activation_change}
+ACTIVATIONS: dict[str, ActivationPenalty] = {"activation": activation, "activation_change": activation_change}
 
 
 def asks_attention(name: str) -> bool:
     """Whether it is about attention weights; an unknown name is refused."""
-    choose({**PENALTIES, **ACTIVATION_PENALTIES}, name, "penalty in training.penalties")
-    return name not in ACTIVATION_PENALTIES
+    choose({**PENALTIES, **ACTIVATIONS}, name, "penalty in training.penalties")
+    return name not in ACTIVATIONS

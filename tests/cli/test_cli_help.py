@@ -13,7 +13,7 @@ from regard import recipe
 from regard.cli import app
 from regard.corpora import CORPORA
 
-VERBS = [command.callback.__name__ for command in app.registered_commands]
+VERBS = [command.name or command.callback.__name__ for command in app.registered_commands]
 
 
 def test_help_names_every_verb():

@@ -1,11 +1,14 @@
-"""The built-in recipes by the shape of their model."""
+"""The built-in recipes by the shape of their model: laws for models that write do not hold for taggers and language models."""
 
+from regard.models import configure
 from regard.recipe import built_in, read_values
 
 
-def recipes(*kinds):
-    return [name for name in built_in() if read_values(name)["model"].get("kind", "sequence_to_sequence") in kinds]
+def with_columns(*names):
+    """Those whose model has these columns and no others."""
+    return [name for name in built_in() if set(configure(read_values(name)["model"]).columns) == set(names)]
 
 
-WRITERS = recipes("sequence_to_sequence", "decoder_alone")  # a target for a source
-LABELLERS = recipes("tagger", "classifier")
+WRITERS = with_columns("source", "target")
+TEXTS = with_columns("target")
+LABELLERS = [*with_columns("source", "tags"), *with_columns("source", "label")]

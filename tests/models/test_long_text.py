@@ -8,7 +8,7 @@ import torch
 from citizens import TEXTS, spread
 from torch import nn
 
-from regard.data.batching import Batch, Column
+from regard.data.batching import Batch, Column, reading
 from regard.data.fields import Text
 from regard.data.tokenizers import END, PAD, START, train_tokenizer
 from regard.decoding import long_text
@@ -177,3 +177,25 @@ def test_a_word_is_dropped_wherever_it_stands_and_locked_masks_stay():
     kept = model.decoder.finished(ones)
     torch.testing.assert_close(kept, kept[:, :1].expand_as(kept))
     assert kept.unique().tolist() == pytest.approx([0.0, 4 / 3])
+
+
+def test_a_recurrent_model_alone_is_torchs_lstm_over_source_start_mark_and_target():
+    model = spread(
+        build(configure({"kind": "recurrent_alone", "embedding_size": 5, "hidden_size": 6, "cell": "lstm"}), 9, 9)
+    ).eval()
+    cell, decoder = model.decoder.cells[0], model.decoder
+    oracle = nn.LSTM(5, 6, batch_first=True)
+    for one, weight in zip(oracle.parameters(), cell.weights, strict=True):
+        one.data.copy_(weight)
+    source, words = torch.tensor([[4, 5, END], [6, END, PAD]]), torch.tensor([[START, 7, 8], [START, 5, 4]])
+    found = model(reading(source, torch.tensor([3, 2])), words)
+    for row, length in enumerate((3, 2)):
+        joined = torch.cat([source[row, :length], words[row]])
+        top = oracle(decoder.embed(joined)[None])[0][0, length:]
+        torch.testing.assert_close(found[row], decoder.output(torch.tanh(decoder.join(top))))
+    target = torch.tensor([[7, 8, END], [5, 4, END]])
+    batch = Batch({**reading(source, torch.tensor([3, 2])).columns, "target": Column(target)})
+    expected = nn.functional.cross_entropy(found.flatten(0, 1), target.flatten(), reduction="sum")
+    torch.testing.assert_close(model.loss(batch).total, expected)  # of the target alone
+    with pytest.raises(UserError, match=r"one table of words.*data\.tokenizer\.shared=true"):
+        build(configure({"kind": "recurrent_alone"}), 9, 8)

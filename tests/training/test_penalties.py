@@ -11,7 +11,7 @@ from regard.data.batching import Batch, Column, reading
 from regard.errors import UserError
 from regard.models import generator
 from regard.models.decoders.context import CONTEXTS
-from regard.models.penalties import ACTIVATION_PENALTIES, PENALTIES, Evidence
+from regard.models.penalties import ACTIVATIONS, PENALTIES, Evidence
 from regard.nn.attention import selections
 from regard.training.objective import Objective
 
@@ -179,10 +179,10 @@ ACTIVATION_LOOPS = {
 
 
 def test_every_activation_penalty_has_an_oracle():
-    assert ACTIVATION_LOOPS.keys() == ACTIVATION_PENALTIES.keys()
+    assert ACTIVATION_LOOPS.keys() == ACTIVATIONS.keys()
 
 
-@pytest.mark.parametrize("name", ACTIVATION_PENALTIES)
+@pytest.mark.parametrize("name", ACTIVATIONS)
 def test_an_activation_penalty_is_its_loop_in_a_model_without_attention_too(name):
     for section in (decoder("after_cell"), {"cell": "gru", "context": "none", "attention": None}):
         model = tiny(section, layers=1)

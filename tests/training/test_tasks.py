@@ -72,7 +72,7 @@ def test_the_card_says_what_it_is_for(finished):
     task, folder, _ = finished
     card = (folder / "run" / "model" / "README.md").read_text()
     assert f"pipeline_tag: {CARDS.get(task, 'text-generation' if task.endswith('texts') else 'translation')}" in card
-    verb = {"tagger": "regard predict", "classifier": "regard predict"}.get(task, "continue_")
+    verb = {"tagger": "regard predict", "classifier": "regard predict"}.get(task, "regard continue")
     assert ("regard generate" if task in tasks.FIELDS else verb) in card
 
 

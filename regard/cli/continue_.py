@@ -1,0 +1,76 @@
+"""`regard continue`"""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from regard.cli.asking import incoming
+
+if TYPE_CHECKING:
+    from regard.decoding.streaming import PartialOutput
+
+
+def continue_(
+    run: Annotated[Path, typer.Argument(help="A run or a model directory of a language model.")],
+    prompt: Annotated[
+        str | None, typer.Argument(help="What the text begins with; without it, each line of standard input.")
+    ] = None,
+    number: Annotated[int, typer.Option(min=1, help="So many texts for each prompt.")] = 1,
+    length: Annotated[int | None, typer.Option(min=1, help="Tokens of each text at most.")] = None,
+    temperature: Annotated[float | None, typer.Option(help="Draw by p ** (1 / temperature).")] = None,
+    top_k: Annotated[int | None, typer.Option(min=1, help="Draw from the K most probable words.")] = None,
+    top_p: Annotated[float | None, typer.Option(help="Draw from the fewest words that are so probable together.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Another seed draws other texts.")] = None,
+    greedy: Annotated[bool, typer.Option("--greedy", help="The most probable word at each step instead.")] = False,
+    beam: Annotated[int | None, typer.Option(min=1, help="The most probable texts instead, by beam search.")] = None,
+    scores: Annotated[bool, typer.Option("--scores", help="Print `log p<TAB>text`.")] = False,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+) -> None:
+    """Write how texts go on, after the prompt. One text is shown word by word while it is written.
+
+    Example: regard continue runs/model "two times three equals" --greedy
+    """
+    from regard.cli.generate import given, one_line
+    from regard.decoding.language import TrainedLanguageModel
+    from regard.decoding.load import load_as
+    from regard.decoding.sampling import Sampling
+    from regard.errors import UserError
+    from regard.recipe import parse
+
+    drawing = given(seed=seed, temperature=temperature, top_k=top_k, top_p=top_p)
+    if (greedy or beam is not None) and drawing:
+        raise UserError(f"--{next(iter(drawing)).replace('_', '-')} says how texts are drawn: leave out --greedy and --beam")
+    if greedy and (beam is not None or number > 1):
+        raise UserError("--greedy writes one text: leave out --beam and --number")
+    trained = load_as(TrainedLanguageModel, run, device)
+    changes = given(max_length=length, beam=1 if greedy else beam)
+    search, sampling = greedy or beam is not None, parse(Sampling, drawing)
+    for lines in [[prompt]] if prompt is not None else incoming(unbuffered=True):
+        for line in lines:
+            if number == 1 and not scores and beam in (None, 1):
+                trained.continue_(line, 1, sampling, search=search, on_step=Stream(line), **changes)
+                continue
+            for found in trained.continue_(line, number, sampling, search=search, **changes):
+                text = one_line(line + found.text) if not trained.lines_go_on else line + found.text
+                sys.stdout.write(f"{found.log_prob:.6f}\t{text}\n" if scores else f"{text}\n")
+            sys.stdout.flush()
+
+
+class Stream:
+    """Shows a text while it is written: the prompt, then whatever is new."""
+
+    def __init__(self, prompt: str) -> None:
+        self.shown = ""
+        sys.stdout.write(prompt)
+
+    def __call__(self, output: "PartialOutput") -> None:
+        """A word may change while its pieces come, so the last one waits for the next."""
+        new = output.text if output.finished else output.text[: max(output.text.rfind(" "), output.text.rfind("\n")) + 1]
+        if new.startswith(self.shown):
+            sys.stdout.write(new[len(self.shown) :])
+            self.shown = new
+        if output.finished:
+            sys.stdout.write("\n")
+        sys.stdout.flush()
