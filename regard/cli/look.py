@@ -8,11 +8,12 @@ from typing import Annotated
 import typer
 
 from regard.cli import failures
+from regard.cli.look_pictures import look_at_pictures
 
 
 def look(
     run: Annotated[Path, typer.Argument(help="A run or a model directory.")],
-    texts: Annotated[list[str], typer.Argument(help="What to translate, and to look at.")],
+    texts: Annotated[list[str], typer.Argument(help="What to translate, and to look at: texts, or names of images.")],
     target: Annotated[str | None, typer.Option(help="Align with this target instead of the model's own output.")] = None,
     png: Annotated[Path | None, typer.Option(help="Write a picture.")] = None,
     svg: Annotated[Path | None, typer.Option(help="Write a drawing.")] = None,
@@ -43,6 +44,8 @@ def look(
     drawn = {path: choose(FORMATS, path.suffix[1:], "kind of picture") for path in [picture] if path is not None}
     trained = load_generator(run, device)
     trained.reading = change_reading(trained.reading, head, shift)
+    if trained.model.regions is not None:
+        return look_at_pictures(trained, texts, target, past, {"png": png, "svg": svg, "html": html}, picture)
     problems = trained.too_long(texts, None if target is None else [target])
     problems |= {
         index: "there is nothing to look at: the text is empty" for index, text in enumerate(texts) if not text.strip()
