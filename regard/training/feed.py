@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol, runtime_checkable
 
+from regard.data.augment import augment
 from regard.data.batching import Batch, Integers, collate
 from regard.data.made_up_stems import MadeUpStems
 from regard.data.plan import BatchPlan
@@ -50,6 +51,8 @@ class StoreFeed(NamedTuple):
 def feed_of(store: Store, plan: BatchPlan, writes: str, training: Training) -> StoreFeed:
     """With made-up stems first, so that their letters can be hidden too."""
     changes: list[Change] = [MadeUpStems(store, training.made_up_stems, plan.seed)] if training.made_up_stems else []
+    if training.augment:
+        changes.append(lambda batch, step: augment(batch, training.augment, plan.seed, step))
     if training.unknown_words:
         changes.append(lambda batch, step: hide_words(batch, training.unknown_words, plan.seed, step))
     return StoreFeed(store, plan, writes, changes)
