@@ -27,6 +27,7 @@ class Pairs(Section):
     target_column: Column | str | None = 1
     columns: Columns = {}  # further ones by name: a column of the table, or a file with one value per line
     alignment: File | None = None  # gold links in Pharaoh format, i-j sure and i?j or ipj possible
+    boxes: File | None = None  # in images, of what words of the target name: word:left,top,right,bottom in pixels
 
     @model_validator(mode="before")
     @classmethod

@@ -12,6 +12,7 @@ from torch.overrides import TorchFunctionMode
 
 import regard.corpora
 import regard.training.schedules  # noqa: F401 - like those below, it registers a table that recipes name
+from regard.data.augment import AUGMENTATIONS
 from regard.data.fields import FIELDS, Shape, configure_fields, outlines
 from regard.data.store import files_of
 from regard.decoding.generator import TrainedGenerator
@@ -41,12 +42,16 @@ def check(recipe: Recipe) -> None:
     looked = any(map(asks_attention, training.penalties))
     if data.train is not None:
         files_of(data.train, links="guided" in training.penalties)
+    for name in training.augment:
+        choose(AUGMENTATIONS, name, "change of images in training.augment")
     config = configure(recipe.model)
     check_metric(recipe, MODELS[config.kind])
     shapes = outlines(configure_fields(data, config.columns))
     for where, files in {"train": data.train, "valid": data.valid, **data.test}.items():
         if files is not None:
             need_columns(files, config.columns, f"data.{where}" if where in ("train", "valid") else f"data.test.{where}")
+    if training.augment and not any(shape.kind == "image" for shape in shapes):
+        raise RecipeError("training.augment changes images, and this model reads none: leave it out")
     model = fitting(config, shapes, choose_device(training.device, int(os.environ.get("LOCAL_RANK", "0"))))
     if training.risk is not None:
         refuse_unread(model, shapes[0])

@@ -11,6 +11,7 @@ from torch import nn
 
 from regard import preflight
 from regard.data import spool
+from regard.data.boxes import Boxes, read_boxes
 from regard.data.lanes import Lanes
 from regard.data.links import Links
 from regard.data.sealed import lock, remove, sweep
@@ -104,7 +105,7 @@ def fit(
     identity: dict[str, Any], callbacks: Callbacks, tests: Mapping[str, Pairs],
 ) -> int | None:  # fmt: skip
     preflight.check_metric(recipe, MODELS[configure(recipe.model).kind])
-    gold = valid_gold(recipe.data, prepared.valid)
+    gold, boxes = valid_gold(recipe.data, prepared.valid), valid_boxes(recipe.data, prepared.valid)
     test_rows = {
         name: read_test(files, prepared.fields) for name, files in tests.items()
     }  # a bad one is told now, not at the end
@@ -134,7 +135,7 @@ def fit(
         model.eval()
         usual = set() if METRICS[by].needs == "outputs" else {model.validate_by}
         asked = {*usual, by, *([] if risk is None else [risk.reward])} - {"loss"}
-        scores, evidence = measure(Question(trained, prepared.valid, gold, greedy), ["loss", *sorted(asked)])
+        scores, evidence = measure(Question(trained, prepared.valid, gold, greedy, boxes=boxes), ["loss", *sorted(asked)])
         tell_samples(prepared.valid, evidence, say)
         return {name: score.value for name, score in scores.items()}
 
@@ -151,7 +152,7 @@ def fit(
         finish(recipe, directory, trained, steps, prepared.valid, gold)
         mean = f", the mean of {len(steps)} checkpoints" if len(steps) > 1 else ""
         if talk:
-            tell_scores(Question(trained, prepared.valid, gold, recipe.decoding), by, directory, say)
+            tell_scores(Question(trained, prepared.valid, gold, recipe.decoding, boxes=boxes), by, directory, say)
             for name, rows in test_rows.items():
                 tell_test(name, Question(trained, rows, None, recipe.decoding), by, say)
         say(f"the model is in {directory / 'model'}{mean}")
@@ -198,6 +199,12 @@ def valid_gold(data: Data, pairs: Any) -> list[Links] | None:
     """The true alignments of the validation pairs, if there are any; read before the first update, lest they stop the last."""
     path = None if data.valid is None else data.valid.alignment
     return None if path is None else read_gold(path, pairs)
+
+
+def valid_boxes(data: Data, rows: Any) -> list[Boxes] | None:
+    """Likewise: where in its image each word of a validation row is."""
+    path = None if data.valid is None else data.valid.boxes
+    return None if path is None else read_boxes(path, [row[-1] for row in rows])
 
 
 def finish(recipe: Recipe, directory: Path, trained: Any, best: list[Best], valid: Any, gold: list[Links] | None) -> None:

@@ -12,6 +12,7 @@ from regard.cli import failures
 from regard.cli.columns import Columns, as_section, column_files, named
 
 if TYPE_CHECKING:
+    from regard.data.boxes import Boxes
     from regard.data.links import Links
     from regard.decoding.trained import Trained
     from regard.evaluation.evaluate import Inputs
@@ -25,6 +26,7 @@ class TestSet(NamedTuple):
     gold: "list[Links] | None"
     further: Sequence[Sequence[str]]
     inputs: "Inputs"
+    boxes: "list[Boxes] | None" = None
 
 
 class Wanted(NamedTuple):
@@ -146,7 +148,7 @@ def judge(trained: "Trained", test: TestSet, wanted: Wanted, by: str | None) -> 
 
     names = wanted.metrics or with_deciding(trained, test, by)
     settings = trained.settings(**given(beam=wanted.beam))
-    scores, outputs = evaluate(trained, test.rows, test.gold, settings, test.further, wanted.same_source, names)
+    scores, outputs = evaluate(trained, test.rows, test.gold, settings, test.further, wanted.same_source, names, test.boxes)
     if not outputs and (wanted.lengths or wanted.output or wanted.worst):
         raise UserError(
             f"--by-length, --output and --worst need outputs, and {', '.join(names)} judges none: add --metric exact"
@@ -186,7 +188,9 @@ def tell_against(
     results = dict[str, Any]()
     for name, test in tests.items():
         questions = [
-            Question(one, test.rows, test.gold, one.settings(**given(beam=wanted.beam)), test.further, wanted.same_source)
+            Question(
+                one, test.rows, test.gold, one.settings(**given(beam=wanted.beam)), test.further, wanted.same_source, test.boxes
+            )
             for one in (trained, other)
         ]
         found = compare(questions[0], questions[1], wanted.metrics)
@@ -203,6 +207,7 @@ def tell_against(
 
 def read_set(one: Any, trained: "Trained", more: Sequence[Path], same_source: bool) -> TestSet:
     """From its files; rows that training held out are there already."""
+    from regard.data.boxes import read_boxes
     from regard.data.links import read_links
     from regard.data.readers import notes
     from regard.evaluation.evaluate import inputs_of, read_references, read_test
@@ -212,7 +217,8 @@ def read_set(one: Any, trained: "Trained", more: Sequence[Path], same_source: bo
     rows = one if isinstance(one, list) else read_test(one, trained.fields)
     gold = read_links(one.alignment) if not isinstance(one, list) and one.alignment else None
     further = read_references(more, len(rows)) if more else []
-    return TestSet(rows, gold, further, inputs_of(rows, further, same_source))
+    boxes = read_boxes(one.boxes, [row[-1] for row in rows]) if not isinstance(one, list) and one.boxes else None
+    return TestSet(rows, gold, further, inputs_of(rows, further, same_source), boxes)
 
 
 def tell_long(name: str, trained: "Trained", test: TestSet) -> bool:
@@ -227,7 +233,7 @@ def with_deciding(trained: "Trained", test: TestSet, by: str | None) -> list[str
     """The usual metrics, and that which decided in training."""
     from regard.evaluation.evaluate import applicable
 
-    known = applicable(trained, test.gold is not None)
+    known = applicable(trained, test.gold is not None, test.boxes is not None)
     return [name for name, metric in known.items() if metric.usual or name == by]
 
 

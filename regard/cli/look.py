@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from regard.cli import failures
+from regard.cli.look_pictures import look_at_pictures
 
 if TYPE_CHECKING:
     from regard.decoding.generator import TrainedGenerator
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 def look(
     run: Annotated[Path, typer.Argument(help="A run or a model directory.")],
-    texts: Annotated[list[str], typer.Argument(help="What to translate, and to look at.")],
+    texts: Annotated[list[str], typer.Argument(help="What to translate, and to look at: texts, or names of images.")],
     target: Annotated[str | None, typer.Option(help="Align with this target instead of the model's own output.")] = None,
     png: Annotated[Path | None, typer.Option(help="Write a picture.")] = None,
     svg: Annotated[Path | None, typer.Option(help="Write a drawing.")] = None,
@@ -48,6 +49,8 @@ def look(
     drawn |= {path: FORMATS[name] for name, path in (("png", png), ("svg", svg)) if path is not None}
     trained = load_generator(run, device)
     trained.reading = change_reading(trained.reading, head, shift)
+    if trained.model.regions is not None:
+        return look_at_pictures(trained, texts, target, past, {"png": png, "svg": svg, "html": html}, picture)
     readable = name_unread(trained, texts, target)
     looks = looks_back(trained, readable, run) if past else looks_of(trained, readable, target, tokens)
     color = sys.stdout.isatty() and "NO_COLOR" not in os.environ

@@ -9,6 +9,7 @@ from regard.corpora.letters import COPY, REVERSE, SORT
 from regard.corpora.markov import MARKOV
 from regard.corpora.nested import CODE, QUOTES, XML
 from regard.corpora.programs import PROGRAMS
+from regard.corpora.scenes import SCENES
 from regard.tables import TABLES
 
 __all__ = ["CORPORA", "Corpus", "Pair", "generate", "write"]
@@ -23,6 +24,7 @@ CORPORA: dict[str, Corpus] = {
     "dates": DATES,
     "programs": PROGRAMS,
     "markov": MARKOV,
+    "scenes": SCENES,
     "xml": XML,
     "quotes": QUOTES,
     "code": CODE,

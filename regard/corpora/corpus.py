@@ -1,9 +1,13 @@
 """What a generated data set is: pairs with their true word alignment, in named splits, and how they become files."""
 
+import filecmp
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
 
 from regard.errors import UserError, naming
 
@@ -20,6 +24,14 @@ class Pair(NamedTuple):
 
 
 Splits = dict[str, list[Pair]]
+Box = tuple[int, int, int, int]  # left, top, and the first column and row outside, in pixels
+
+
+class Rendering(NamedTuple):
+    """How sources are seen: each as a picture in which its words have boxes."""
+
+    picture: Callable[[str], npt.NDArray[np.uint8]]
+    boxes: Callable[[str], list[Box]]
 
 
 @dataclass(frozen=True)
@@ -34,6 +46,7 @@ class Corpus:
     generate: Callable[[int, Mapping[str, int]], Splits]
     target_column: str = "target"  # `tags` where it has a word for each word of the source
     joint: str | None = " [SEP] "  # what stands between source and target where both are one text; None: the source is the text
+    rendering: Rendering | None = None  # where models read pictures of the sources
 
 
 def generate(corpus: Corpus, seed: int = 1, size: int | None = None) -> Splits:
@@ -84,14 +97,21 @@ def write(
     for path, text in (file for files in texts.values() for file in files.values()):
         if not path.exists() or path.read_bytes() != text.encode():  # a trainer may be reading it
             write_text(path, text)
-    return {split: {part: path for part, (path, _) in files.items()} for split, files in texts.items()}
+    written = {split: {part: path for part, (path, _) in files.items()} for split, files in texts.items()}
+    if corpus.rendering is not None:
+        for split, pairs in splits.items():
+            path = directory / f"{split}.{corpus.source_suffix}"
+            write_pictures(path, corpus.rendering, [pair.source for pair in pairs], replace)
+            written[split]["source"] = path
+    return written
 
 
 def split_texts(corpus: Corpus, directory: Path, split: str, pairs: list[Pair]) -> dict[str, tuple[Path, str]]:
-    parts = {
-        "source": (corpus.source_suffix, [pair.source for pair in pairs]),
-        corpus.target_column: (corpus.target_suffix, [pair.target for pair in pairs]),
-    }
+    parts = {corpus.target_column: (corpus.target_suffix, [pair.target for pair in pairs])}
+    if corpus.rendering is not None:
+        parts["boxes"] = ("boxes", [word_boxes(pair, corpus.rendering) for pair in pairs])
+        return {part: (directory / f"{split}.{suffix}", whole(lines)) for part, (suffix, lines) in parts.items()}
+    parts = {"source": (corpus.source_suffix, [pair.source for pair in pairs]), **parts}
     if any(pair.alignment for pair in pairs):
         parts["alignment"] = ("align", [pharaoh(pair) for pair in pairs])
     return {part: (directory / f"{split}.{suffix}", whole(lines)) for part, (suffix, lines) in parts.items()}
@@ -105,6 +125,27 @@ def joint_text(corpus: Corpus, directory: Path, split: str, pairs: list[Pair]) -
 
 def pharaoh(pair: Pair) -> str:
     return " ".join(f"{source}-{target}" for source, target in pair.alignment)
+
+
+def word_boxes(pair: Pair, rendering: Rendering) -> str:
+    """`2:3,4,14,15`: what the third word names is in this box."""
+    found = rendering.boxes(pair.source)
+    return " ".join(f"{word}:{','.join(map(str, found[source]))}" for source, word in pair.alignment)
+
+
+def write_pictures(path: Path, rendering: Rendering, sources: list[str], replace: bool) -> None:
+    """One array of them all, written row by row."""
+    partial, first = path.with_name(path.name + ".partial"), rendering.picture(sources[0])
+    header = {"descr": "|u1", "fortran_order": False, "shape": (len(sources), *first.shape)}
+    with naming(path), partial.open("wb") as file:
+        np.lib.format.write_array_header_1_0(file, header)  # type: ignore[no-untyped-call]
+        for source in sources:
+            file.write(rendering.picture(source).tobytes())
+    same = path.exists() and filecmp.cmp(path, partial, shallow=False)
+    if path.exists() and not same and not replace:
+        partial.unlink()
+        raise UserError(f"{path}: a file with other pictures stands there; move it, or take another --out")
+    partial.unlink() if same else partial.replace(path)  # a trainer may be reading it
 
 
 def whole(lines: Iterable[str]) -> str:

@@ -90,6 +90,13 @@ class Image(Files):
     def encode(self, values: Sequence[str]) -> tuple[list[Any], Problems]:
         return read_each(values, lambda path: read_image(path, self.features, self.fit)[None])
 
+    def shrunk(self, path: Path) -> tuple[float, float]:
+        """Pixels of the file, across and down, that a pixel of what is read stands for."""
+        if self.fit != "scale":
+            return 1.0, 1.0
+        height, width = header(path)
+        return width / self.features[1], height / self.features[0]
+
     def facts(self) -> dict[str, Any]:
         height, width, channels = self.features
         padding = {"padded": True} if self.fit == "pad" else {}

@@ -1,6 +1,7 @@
 """What a trained model makes of outputs that are known: how probable they are, and where it looked for each word."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple, overload
 
 import numpy as np
@@ -9,7 +10,7 @@ from jaxtyping import Float
 
 from regard.data.batching import Column
 from regard.data.copies import Copied, extended_rows
-from regard.data.fields import Problems
+from regard.data.fields import Image, Problems, Text
 from regard.data.links import merge_pieces
 from regard.data.tokenizer import Tokenizer, readable
 from regard.data.tokenizers import PAD
@@ -66,7 +67,8 @@ class TeacherForced(Trained):
     @property
     def spaceless(self) -> Sides:
         """Which sides have no spaces between words, so that tokens are linked there."""
-        return self.source.spaceless, self.target.spaceless
+        source, target = (isinstance(field, Text) and field.tokenizer.spaceless for field in self.fields.values())
+        return source, target
 
     def align_by(self, pairs: Iterable[Pair], readings: Sequence[Reading]) -> list[list[Alignment]]:
         """The alignments of each pair by several readings of the same looks; of words, as gold links count them."""
@@ -80,8 +82,10 @@ class TeacherForced(Trained):
         def read(steps: Steps, targets: Tokens, sources: Tokens) -> Iterator[list[Alignment]]:
             assert steps.weights is not None
             looks = [read_weights(steps.weights, reading).float().cpu().numpy() for reading in readings]
+            marks, regions = self.fields["source"].marks, self.model.regions
             for row, (source, target) in enumerate(zip(sources, targets, strict=True)):
-                seen = [weights[row, : len(target), : len(source) + 1] for weights in looks]
+                places = len(source) + marks if regions is None else regions.rows * regions.columns
+                seen = [weights[row, : len(target), :places] for weights in looks]
                 yield self.by_words(source, target, seen, sides)
 
         both = list(pairs)
@@ -93,10 +97,14 @@ class TeacherForced(Trained):
         return Answers(spelled, found.problems)
 
     @property
+    @torch.inference_mode()
     def num_heads(self) -> int:
         """How many heads the attention has, over all layers."""
-        found = self.force([("", "")], lambda steps, *_: iter([steps.weights.shape[1]]), return_weights=True)
-        return int(found.all("pairs")[0])
+        field = self.fields["source"]
+        blank: Any = np.zeros((1, *field.features), field.width) if field.features else []
+        weights = self.steps([blank], [[]], self.copies([Copied([], [])]), return_weights=True).weights
+        assert weights is not None
+        return weights.shape[1]
 
     @torch.inference_mode()
     def look_back(self, text: str) -> Alignment:
@@ -117,8 +125,8 @@ class TeacherForced(Trained):
     def sides_of(self, *pair: str) -> Sides:
         """Which of two texts are shown by tokens: those without spaces in them."""
         source, target = (
-            tokenizer.spaceless or (len(text.split()) == 1 and len(tokenizer.encode([text])[0]) > 1)
-            for tokenizer, text in zip((self.source, self.target), pair, strict=True)
+            isinstance(field, Text) and in_one(field.tokenizer, text)
+            for field, text in zip(self.fields.values(), pair, strict=True)
         )
         return source, target
 
@@ -142,20 +150,39 @@ class TeacherForced(Trained):
 
     def own_words(self, found: Alignment, pair: Pair, sides: Sides) -> Alignment:
         """The user's own words instead of what the tokenizer made of them."""
-        source = own(self.source, pair[0], found.source, sides[0])
+        read = self.fields["source"]
+        source = own(read.tokenizer, pair[0], found.source, sides[0]) if isinstance(read, Text) else found.source
         return found._replace(source=source, target=own(self.target, pair[1], found.target, sides[1]))
 
     def by_words(
         self, source: Sequence[int], target: Sequence[int], looks: Sequence[Float[np.ndarray, "target tokens"]], sides: Sides
     ) -> list[Alignment]:
         """From tokens to words, where `sides` does not keep tokens; all looks are at the same pair and at its end mark."""
-        (sources, read), (targets, wrote) = units(self.source, source, sides[0]), units(self.target, target, sides[1])
+        targets, wrote = units(self.target, target, sides[1])
+        field, places = self.fields["source"], looks[0].shape[1]
+        if not isinstance(field, Text):  # a column for each position, or for each region of an image
+            numbers = [str(place) for place in range(1, places + 1)]
+            return [Alignment(numbers, targets, merge_pieces(weights, range(places), wrote)) for weights in looks]
+        sources, read = units(field.tokenizer, source, sides[0])
         seen = slice(len(targets)), slice(len(sources))  # tokens of blanks alone are pieces of no word
-        places = [*read, max(read, default=-1) + 1], wrote  # the end mark as a word of its own, past the last
+        marked = [*read, max(read, default=-1) + 1]  # the end mark as a word of its own, past the last
         found = []
         for weights in looks:
-            merged = merge_pieces(weights, *places)[seen[0]]
+            merged = merge_pieces(weights, marked, wrote)[seen[0]]
             found.append(Alignment(sources, targets, merged[:, seen[1]], merged[:, -1]))
+        return found
+
+    def points(self, pairs: Iterable[Pair]) -> list[list[tuple[float, float]]]:
+        """Where in its image the model looked for each word of each target: the middle of the region with the largest weight,
+        x and y in pixels of the file."""
+        regions, field, both = self.model.regions, self.fields["source"], list(pairs)
+        if regions is None or not isinstance(field, Image):
+            raise UserError("this model reads no images, so there is no place in one that it looked at")
+        found = list[list[tuple[float, float]]]()
+        for (name, _), alignment in zip(both, self.align(both, tokens=WORDS), strict=True):
+            across, down = field.shrunk(Path(name))
+            middles = [regions.middle(int(place)) for place in alignment.weights.argmax(axis=1)]
+            found.append([(x * across, y * down) for x, y in middles])
         return found
 
     @torch.inference_mode()
@@ -188,6 +215,11 @@ class TeacherForced(Trained):
             return read, self.target.encode(targets), self.offers(sources), problems
         offers, extended = extended_rows(sources, targets, self.source, self.target)
         return read, extended, offers, problems
+
+
+def in_one(tokenizer: Tokenizer, text: str) -> bool:
+    """Whether no spaces cut the text into words."""
+    return tokenizer.spaceless or (len(text.split()) == 1 and len(tokenizer.encode([text])[0]) > 1)
 
 
 def units(tokenizer: Tokenizer, ids: Sequence[int], tokens: bool) -> tuple[list[str], list[int]]:

@@ -24,6 +24,7 @@ from regard.decoding.trained import Answers, batches
 from regard.decoding.unknown import replace_unknown, require_looks
 from regard.errors import UserError, refuse
 from regard.insight.look import Look
+from regard.insight.panels import Panels, PictureLook
 from regard.recipe import Decoding
 
 OUTPUT_TOKENS = 32  # that an output may have for each token that a batch counts
@@ -41,7 +42,7 @@ class TrainedGenerator(TeacherForced):
     does = "writes outputs"
     usage = "regard generate MODEL < input > output"
     further = (*TeacherForced.further, ('regard look MODEL "TEXT" --html look.html', "see where it looks"))
-    gives = ("outputs", "likelihood", "links")
+    gives = ("outputs", "likelihood", "links", "boxes")
     dictionary: Mapping[str, str] = MappingProxyType({})  # of source words, for `replace_unknown`; those it lacks are copied
 
     @overload
@@ -99,12 +100,27 @@ class TrainedGenerator(TeacherForced):
         for name, given in {"text": text, "output": "" if output is None else output}.items():
             if not isinstance(given, str):
                 refuse("look takes one text (a str), and one output if it is not to be the model's own", name, given)
+        if self.model.regions is not None:
+            return self.look_at(text, output)
         written = self.generate(text) if output is None and self.has_attention else output or ""
         found = self.align((text, written), tokens=self.sides_of(text, written) if tokens is None else (tokens, tokens))
         for name, words in {"text": found.source, "output": found.target}.items():
             if not words:
                 raise UserError(f"there is nothing to look at: the {name} is empty")
         return Look(text, written, self.heatmap(found))
+
+    def look_at(self, name: str, output: str | None = None) -> PictureLook:
+        """The same of an image: one panel for each word, the attention laid over what the model read."""
+        regions, (images, problems) = self.model.regions, self.encoded("source", [name])
+        if regions is None or problems:
+            raise UserError(problems.get(0, "this model reads no images; look at a text"))
+        written = self.generate(name) if output is None and self.has_attention else output or ""
+        found = self.align((name, written))
+        if not found.target:
+            raise UserError(f"there is nothing to look at: the model writes nothing for {name}")
+        weights = found.weights.reshape(-1, regions.rows, regions.columns)
+        heatmap = self.heatmap(found)
+        return PictureLook(name, written, heatmap, Panels(images[0][0], found.target, weights, heatmap.title))
 
     def answer(
         self, lines: Sequence[str], settings: Decoding, sampling: Sampling | None = None, on_step: OnStep | None = None

@@ -5,6 +5,7 @@ from itertools import chain, repeat
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from regard.data.boxes import Boxes
 from regard.data.fields import Field, Text, read_blocks
 from regard.data.lines import read_lines
 from regard.data.links import Links
@@ -77,6 +78,7 @@ class Question(NamedTuple):
     decoding: Decoding | None = None
     further: Sequence[Sequence[str]] = ()  # references of each row beside the last of its values
     same_source: bool = False  # whether rows of the same source are one input, and the targets of all are right
+    boxes: Sequence[Boxes] | None = None  # in the images, of what words of the targets name
 
     @property
     def sources(self) -> list[str]:
@@ -130,12 +132,25 @@ def links_of(question: Question) -> Evidence:
     return [one.links for one in question.trained.align(pairs, tokens=WORDS)], gold
 
 
+def points_of(question: Question) -> Evidence:
+    """Where in its image it looked for each word of the reference; nowhere in rows that are too long, which counts."""
+    boxes = question.boxes or ()
+    if len(boxes) != len(question.pairs):
+        raise UserError(
+            f"{len(boxes)} lines of boxes for {len(question.pairs)} rows: name their file in `boxes` of the test set"
+        )
+    unread = question.unread()
+    known = iter(question.trained.points([pair for row, pair in enumerate(question.pairs) if row not in unread]))
+    return [[] if row in unread else next(known) for row in range(len(question.pairs))], boxes
+
+
 # What metrics need, and how a model is asked for it: the text that it writes, how probable references are, words that it links
 SOURCES: dict[str, Callable[[Question], Evidence]] = {
     "outputs": outputs_of,
     "likelihood": likelihood_of,
     "links": links_of,
     "labels": labels_of,
+    "boxes": points_of,
 }
 
 
@@ -160,24 +175,26 @@ def evaluate(
     references: Sequence[Sequence[str]] = (),
     same_source: bool = False,
     names: Sequence[str] = (),
+    boxes: Sequence[Boxes] | None = None,
 ) -> tuple[list[Score], list[str]]:
     """The usual metrics that apply, or those named, with their intervals; and the outputs they judge, one for each input."""
     if gold is not None and len(gold) != len(pairs):
         raise UserError(f"{len(gold)} lines of gold alignments for {len(pairs)} pairs")
-    known = applicable(trained, gold is not None)
+    known = applicable(trained, gold is not None, boxes is not None)
     usual = [name for name, metric in known.items() if metric.usual]
     metrics = {name: named_metric(name, known) for name in dict.fromkeys(names or usual)}
-    evidence = evidence_of(Question(trained, pairs, gold, decoding, references, same_source), metrics)
+    evidence = evidence_of(Question(trained, pairs, gold, decoding, references, same_source, boxes), metrics)
     outputs = (
         evidence["outputs"][0] if "outputs" in evidence else [" ".join(one) for one in evidence.get("labels", ((), ()))[0]]
     )
     return [with_interval(metric, *evidence[metric.needs]) for metric in metrics.values()], list(outputs)
 
 
-def applicable(trained: Any, gold: bool = False) -> dict[str, Metric]:
-    """The metrics whose needs this model can give; alignments are judged only beside true ones."""
-    known = {need for need in SOURCES if can_give(type(trained), need)} - {"links"}
-    known |= {"links"} if gold and can_give(type(trained), "links") and trained.has_attention else set()
+def applicable(trained: Any, gold: bool = False, boxes: bool = False) -> dict[str, Metric]:
+    """The metrics whose needs this model can give; alignments and places are judged only beside true ones."""
+    asked = {"links": gold, "boxes": boxes}
+    known = {need for need in SOURCES if can_give(type(trained), need)} - asked.keys()
+    known |= {need for need, given in asked.items() if given and can_give(type(trained), need) and trained.has_attention}
     return {name: metric for name, metric in METRICS.items() if metric.needs in known}
 
 

@@ -7,6 +7,7 @@ from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from regard.corpora.programs import executes_as
+from regard.data.boxes import Boxes
 from regard.data.links import Link, Links
 from regard.errors import UserError
 from regard.evaluation import edits, labels, rouge, translation
@@ -100,6 +101,14 @@ def bits(sums: list[float]) -> float:
     return nats_per_token(sums) / math.log(2)
 
 
+def points_inside(found: Sequence[Sequence[tuple[float, float]]], truth: Sequence[Boxes]) -> list[tuple[int, int]]:
+    """Of the words that have a box, how many were looked for inside it."""
+    return [
+        (sum(word < len(points) and box.holds(*points[word]) for word, box in boxes.items()), len(boxes))
+        for points, boxes in zip(found, truth, strict=True)
+    ]
+
+
 class AlignmentScore(NamedTuple):
     """Shares between 0 and 1; a low error rate is good."""
 
@@ -189,6 +198,7 @@ METRICS: dict[str, Metric] = {
     "aer": Metric(of_alignment("error_rate"), "links", higher_is_better=False),
     "alignment_precision": Metric(of_alignment("precision"), "links"),
     "alignment_recall": Metric(of_alignment("recall"), "links"),
+    "pointing": Metric(Counted("pointing", points_inside, percent), "boxes", perfect=100.0),
 }
 TABLES["metric"] = lambda: METRICS
 TABLES["reward"] = rewards

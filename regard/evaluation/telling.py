@@ -38,7 +38,8 @@ def tell_test(name: str, question: Question, by: str, say: Say) -> None:
 def intervals(question: Question, by: str) -> tuple[list[Score], dict[str, Evidence]]:
     """The metric that decided, and what everybody understands."""
     use = type(question.trained)
-    metrics = {name: METRICS[name] for name in (by, "exact", "loss") if can_give(use, METRICS[name].needs)}
+    told = (by, "exact", *(["pointing"] if question.boxes and question.trained.has_attention else []), "loss")
+    metrics = {name: METRICS[name] for name in told if can_give(use, METRICS[name].needs)}
     evidence = evidence_of(question, metrics)
     return [with_interval(metric, *evidence[metric.needs]) for metric in metrics.values()], evidence
 

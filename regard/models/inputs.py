@@ -12,12 +12,11 @@ from torch import Tensor, nn
 from regard.bounds import Depth, Size, Width
 from regard.data.fields import Shape
 from regard.errors import RecipeError
-from regard.nn.grid import GRID_POSITIONS, GridBlock
+from regard.nn.grid import GRID_NORMS, GRID_POSITIONS, GridBlock
 from regard.nn.linear import Linear
 from regard.nn.recurrent.cells import CELLS
 from regard.nn.recurrent.layers import RecurrentLayer
 from regard.nn.spelling import SPELLINGS
-from regard.nn.transformer.norms import NORMS
 from regard.recipe import Rate, Section, choose, name_of, one_of
 
 Table = Callable[[int, int], nn.Module]  # of a vocabulary's size and a vector's: how an encoder makes its embeddings
@@ -46,7 +45,7 @@ class ConvolutionsConfig(Section):
     channels: Annotated[tuple[Size, ...], Field(min_length=1, max_length=32)] = (32, 64, 128)  # of each block
     strides: Annotated[tuple[Stride | tuple[Stride, Stride], ...], Field(max_length=32)] = (2, 2, 2)  # or [rows, columns]
     depth: Depth = 1  # convolutions of a block
-    norm: Annotated[str, name_of(NORMS, "norm")] = "layer"
+    norm: Annotated[str, name_of(GRID_NORMS, "norm of a grid")] = "group"
     positions: Annotated[str, name_of(GRID_POSITIONS, "kind of positions in a grid")] = "learned"
     row_cell: Annotated[str, name_of(CELLS, "cell")] | None = None  # reads each row of the grid, both ways
     dropout: Rate = 0.0  # on what each block gives
@@ -131,7 +130,7 @@ class Convolutions(nn.Module):
     def __init__(self, config: ConvolutionsConfig, shape: Shape, size: int, table: Table) -> None:
         super().__init__()
         height, width, channels = shape.sizes
-        norm, strides = choose(NORMS, config.norm, "norm"), config.both_strides
+        norm, strides = choose(GRID_NORMS, config.norm, "norm of a grid"), config.both_strides
         self.cell = math.prod(rows for rows, _ in strides), math.prod(columns for _, columns in strides)  # pixels
         self.grid = -(-height // self.cell[0]), -(-width // self.cell[1])
         self.blocks = nn.Sequential(*(

@@ -67,6 +67,20 @@ class Steps(NamedTuple):
     visible: Bool[Tensor, "batch source"] | None = None  # what there was to look at, as a whole model says with `weights`
 
 
+class Regions(NamedTuple):
+    """The states of an image's memory, line by line: how many lines there are, how many in each, and pixels of a cell."""
+
+    rows: int
+    columns: int
+    height: int
+    width: int
+
+    def middle(self, place: int) -> tuple[float, float]:
+        """x and y, in pixels, of what a state lies over."""
+        row, column = divmod(place, self.columns)
+        return (column + 0.5) * self.width, (row + 0.5) * self.height
+
+
 class Encoder(nn.Module):
     """A column of the source -> Memory. `embed` is its input: what turns values into vectors."""
 
@@ -79,6 +93,12 @@ class Encoder(nn.Module):
     def limit(self) -> Limit | None:
         """Source tokens that it has places for, the end mark included; None: any number."""
         return None
+
+    @property
+    def regions(self) -> "Regions | None":
+        """What its states lie over, where it reads images."""
+        grid, cell = (getattr(self.embed, name, None) for name in ("grid", "cell"))
+        return None if grid is None or cell is None else Regions(*grid, *cell)
 
     def tokens_for(self, states: int) -> int:
         """The longest source whose memory has at most so many states."""

@@ -13,7 +13,7 @@ from regard.errors import UserError
 from regard.models.decoders import DECODERS
 from regard.models.encoders import ENCODERS
 from regard.models.generator import Generator, Words
-from regard.models.interface import Copies, Decoder, Encoder, Memory, Steps
+from regard.models.interface import Copies, Decoder, Encoder, Memory, Regions, Steps
 from regard.models.limits import Limits, limit, smallest, under
 from regard.nn.state import repeat_rows
 from regard.recipe import Section, one_of
@@ -83,6 +83,10 @@ class SequenceToSequence(Generator):
         memory = under("model.decoder", self.decoder.memory_limit)
         source = None if memory is None else limit(self.encoder.tokens_for(memory.places), memory.key)
         return Limits(smallest(under("model.encoder", self.encoder.limit), source), under("model.decoder", self.decoder.limit))
+
+    @property
+    def regions(self) -> Regions | None:
+        return self.encoder.regions
 
     def encode(self, batch: Batch) -> Memory:
         return self.decoder.prepare(self.read(batch))

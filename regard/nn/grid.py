@@ -1,5 +1,6 @@
-"""Pictures as grids of vectors: convolutions and places in two dimensions. GRID_POSITIONS names the kinds of places."""
+"""Pictures as grids of vectors: convolutions and places in two dimensions. GRID_NORMS and GRID_POSITIONS name the kinds."""
 
+import math
 from collections.abc import Callable
 
 import torch
@@ -9,9 +10,26 @@ from torch.nn import functional
 
 from regard.nn.dropout import Dropout
 from regard.nn.positions import Sinusoid
+from regard.nn.transformer.norms import BatchNorm, LayerNorm, RMSNorm
 
 Grid = Float[Tensor, "batch height width size"]
 Stride = tuple[int, int]  # of rows and of columns
+
+
+class GroupNorm(nn.GroupNorm):
+    """(x - mean) / √(variance + ε) of some elements over all cells of a picture  (Wu & He 2018), and of no other picture."""
+
+    GROUPS = 8
+
+    def __init__(self, size: int) -> None:
+        super().__init__(math.gcd(size, self.GROUPS), size)
+
+    def forward(self, cells: Float[Tensor, "batch cells size"]) -> Float[Tensor, "batch cells size"]:
+        return super().forward(cells.transpose(1, 2)).transpose(1, 2)
+
+
+# Of the elements of a cell: over the picture, over all pictures of a batch, over the cell alone
+GRID_NORMS: dict[str, Callable[[int], nn.Module]] = {"group": GroupNorm, "batch": BatchNorm, "layer": LayerNorm, "rms": RMSNorm}
 
 
 class GridConvolution(nn.Module):

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol, runtime_checkable
 
+from regard.data.augment import augment
 from regard.data.batching import Batch, Integers, collate
 from regard.data.lanes import Lanes
 from regard.data.made_up_stems import MadeUpStems
@@ -53,6 +54,8 @@ def feed_of(store: Store, plan: BatchPlan | Lanes, writes: str, training: Traini
     if isinstance(plan, Lanes):
         return plan
     changes: list[Change] = [MadeUpStems(store, training.made_up_stems, plan.seed)] if training.made_up_stems else []
+    if training.augment:
+        changes.append(lambda batch, step: augment(batch, training.augment, plan.seed, step))
     if training.unknown_words:
         hide = hide_words if "copies" in store.columns else hide_source
         changes.append(lambda batch, step: hide(batch, training.unknown_words, plan.seed, step))

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from oracles import needs_installed
 
+from regard.data.boxes import Box
 from regard.data.links import Links
 from regard.decoding.forcing import Likelihood
 from regard.evaluation import intervals
@@ -32,6 +33,10 @@ ANSWERS = {
     "labels": (
         [chance.choices(["B-N", "O"], k=3) for _ in range(ROWS)],
         [chance.choices(["B-N", "O"], k=chance.randint(2, 4)) for _ in range(ROWS)],
+    ),
+    "boxes": (
+        [[(9 * chance.random(), 9 * chance.random()) for _ in range(3)] for _ in range(ROWS)],
+        [{word: Box(1, 1, 8, 7) for word in range(chance.randint(1, 3))} for _ in range(ROWS)],
     ),
     "links": ([links() for _ in range(ROWS)], [Links(one, one | links()) for one in (links() for _ in range(ROWS))]),
 }

@@ -29,7 +29,7 @@ DIAGONAL = [parse_links(" ".join(f"{i}-{i}" for i in range(min(len(a.split()), l
 class Looking(torch.nn.Module):
     """No model, but looks as one would give them: `weights(heads, steps, source)` for every row."""
 
-    limits, has_attention, copies_words = Limits(), True, False
+    limits, has_attention, copies_words, regions = Limits(), True, False, None
 
     def __init__(self, weights):
         super().__init__()

@@ -18,8 +18,21 @@ MODELS = {
     "window_texts": {"kind": "language_model", "window": 14, "decoder": {**STACK, "positions": "learned", "longest": 16}},
     "vectors": {"encoder": RECURRENT, "decoder": DECODER},
     "image": {"encoder": {**STACK, "input": {"kind": "patches", "side": 2}}, "decoder": DECODER},
+    "regions": {
+        "encoder": {
+            "kind": "identity",
+            "embedding_size": 16,
+            "input": {"kind": "convolutions", "channels": [16], "strides": [[2, 1]], "norm": "batch"},
+        },
+        "decoder": {**DECODER, "context": "gated"},
+    },
 }
-FIELDS = {"vectors": {"source": {"kind": "vectors"}}, "image": {"source": {"kind": "image"}}}
+FIELDS = {
+    "vectors": {"source": {"kind": "vectors"}},
+    "image": {"source": {"kind": "image"}},
+    "regions": {"source": {"kind": "image"}},
+}
+CHANGES = {"regions": {"augment": {"shift": 1, "noise": 0.01, "brightness": 0.02}}}
 
 
 def texts(rows=ROWS):
@@ -81,4 +94,9 @@ def pairs(files):
 def recipe(task, files, **training):
     data = {"train": pairs(files), "valid": pairs(files), "test": {"same": pairs(files)}, "tokenizer": {"kind": "word"}}
     data |= {"batch_tokens": 6 if task == "long_texts" else 64, "fields": FIELDS.get(task, {})}
-    return {"data": data, "model": MODELS[task], "training": {**TRAINING, **training}, "decoding": {"beam": 1}}
+    return {
+        "data": data,
+        "model": MODELS[task],
+        "training": {**TRAINING, **CHANGES.get(task, {}), **training},
+        "decoding": {"beam": 1},
+    }

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from regard.nn.grid import GRID_POSITIONS, GridBlock, GridConvolution
+from regard.nn.grid import GRID_NORMS, GRID_POSITIONS, GridBlock, GridConvolution
 from regard.nn.transformer.norms import LayerNorm
 
 
@@ -20,6 +20,18 @@ def convolved(grid, filters):
 
 def normed(grid, eps=1e-5):
     return (grid - grid.mean(-1, keepdims=True)) / np.sqrt(grid.var(-1, keepdims=True) + eps)
+
+
+def test_a_group_is_normed_over_its_picture(double):
+    """Of 16 elements two are a group: over all cells their mean is 0 and their variance 1."""
+    norm, cells = spread(GRID_NORMS["group"](16)), 3 * torch.randn(2, 35, 16) + 1
+    found = norm(cells).detach().numpy()
+    for row, picture in zip(found, cells.numpy(), strict=True):
+        for first in range(0, 16, 2):
+            some = picture[:, first : first + 2]
+            plain = (some - some.mean()) / np.sqrt(some.var() + 1e-5)
+            weight, bias = (one.detach().numpy()[first : first + 2] for one in (norm.weight, norm.bias))
+            np.testing.assert_allclose(row[:, first : first + 2], plain * weight + bias, atol=1e-12)
 
 
 def by_hand(layer, grid):

@@ -25,6 +25,7 @@ ASKED = {
     "window_texts": lambda model, texts: [one.log_prob for one in model.score(texts)],
     "vectors": lambda model, sources: model.generate(sources),
     "image": lambda model, sources: model.generate(sources),
+    "regions": lambda model, sources: model.generate(sources),
 }
 CARDS = {"tagger": "token-classification", "classifier": "text-classification", "recurrent_texts": "text-generation"}
 
@@ -44,7 +45,8 @@ def test_it_learns_a_handful_by_heart_and_answers_the_same_when_loaded_back(fini
     model, again = regard.load(folder / "run"), regard.load(folder / "run" / "model")
     answers = ASKED[task](model, sources)
     assert answers == ASKED[task](again, sources)
-    truth = {"tagger": tasks.tags(), "classifier": tasks.labels(), "vectors": tasks.texts(), "image": tasks.texts()}
+    truth = {"tagger": tasks.tags(), "classifier": tasks.labels(), "vectors": tasks.texts()}
+    truth |= {"image": tasks.texts(), "regions": tasks.texts()}
     if task in truth:
         assert answers == truth[task]
     losses = [row["loss"] for row in read_journal(folder / "run" / "journal.jsonl") if "loss" in row]
@@ -83,12 +85,12 @@ def test_a_model_directory_tells_its_columns(finished):
     assert {name: (one["kind"], tuple(one["sizes"])) for name, one in config["columns"].items()} == {
         name: tuple(field.shape) for name, field in bundle.fields.items()
     }
-    shapes = {"vectors": ("vectors", (4,)), "image": ("image", (4, 6, 1))}
+    shapes = {"vectors": ("vectors", (4,)), "image": ("image", (4, 6, 1)), "regions": ("image", (4, 6, 1))}
     if task in shapes:
         assert bundle.fields["source"].shape == shapes[task]
 
 
-@pytest.mark.parametrize("task", ["tagger", "image", "long_texts"])
+@pytest.mark.parametrize("task", ["tagger", "image", "regions", "long_texts"])
 def test_a_kill_changes_nothing(task, tmp_path, monkeypatch):
     files = tasks.write(tmp_path, task)
     made = parse(Recipe, tasks.recipe(task, files, updates=8, save_every=2, log_every=3, validate_every=4))
