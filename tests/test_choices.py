@@ -6,7 +6,9 @@ import random
 import numpy as np
 import pytest
 
+from regard import preflight
 from regard.choices import CHOICES, Machine, choose_recipe
+from regard.choices.single_text import choose_for_text
 from regard.data import survey as surveys
 from regard.data.store import held_out
 from regard.data.survey import REMARKS, remarks, survey
@@ -217,3 +219,15 @@ def test_a_transformer_gets_enough_updates_of_a_size_that_fits_them(tmp_path):
 def test_the_first_validation_comes_early(tmp_path):
     training = chosen(tmp_path, drawn(3000, sentences)).values["training"]
     assert training["validate_first"] == training["validate_every"] // 4
+
+
+@pytest.mark.parametrize("gpu", [False, True])
+def test_one_text_alone_is_a_language_model_of_its_characters(tmp_path, gpu):
+    (tmp_path / "text.txt").write_text("to be or\n\nnot to be\n" * 50)
+    values, told = choose_for_text({"text": str(tmp_path / "text.txt")}, Machine(gpu, 2))
+    assert values["model"]["kind"] == "language_model"
+    assert values["data"]["tokenizer"]["kind"] == "character"
+    assert (values["training"]["precision"] == "bfloat16") == gpu
+    assert told[0].startswith("one text alone (text.txt: 150 lines, 1,000 characters)")
+    assert ("no GPU is here" in told[1]) != gpu
+    preflight.check(parse(Recipe, {**values, "data": {**values["data"], "train": {"text": str(tmp_path / "text.txt")}}}))

@@ -1,4 +1,4 @@
-"""Law 8 for recipes of language models and taggers: each learns a little of generated text, saves, loads back and says the same."""
+"""Law 8 for language models and taggers: each learns a little of generated text, saves, loads back and says the same."""
 
 import pytest
 import torch
@@ -11,8 +11,9 @@ from regard.recipe import Recipe, override, parse, read_values
 from regard.training.journal import read_journal
 
 TEXTS, TAGGERS = with_columns("target"), [name for name in with_columns("source", "tags") if name.startswith("markov")]
-SMALL = ["training.updates=30", "training.validate_every=15", "training.save_every=15", "training.log_every=10", "training.warmup=3",
-         "training.learning_rate=0.01", "training.average=1", "training.patience=null", "training.threads=1"]  # fmt: skip
+SMALL = ["training.updates=30", "training.validate_every=15", "training.save_every=15", "training.log_every=10",
+         "training.warmup=3", "training.learning_rate=0.01", "training.average=1", "training.patience=null",
+         "training.threads=1"]  # fmt: skip
 SIZES = ["model.decoder.embedding_size=16", "model.decoder.hidden_size=24"]
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 
