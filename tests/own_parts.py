@@ -19,6 +19,7 @@ TABLES = {
     "FIELDS": "regard.data.fields",
     "INPUTS": "regard.models.inputs",
     "POOLINGS": "regard.nn.pooling",
+    "SPELLINGS": "regard.nn.spelling",
     "BODIES": "regard.models.language_model",
     "COPIES": "regard.nn.copying",
     "PENALTIES": "regard.models.penalties",

@@ -8,6 +8,7 @@ import pytest
 
 from regard import preflight
 from regard.choices import CHOICES, Machine, choose_recipe
+from regard.choices.single_text import choose_for_text
 from regard.data import survey as surveys
 from regard.data.remarks import REMARKS, remarks
 from regard.data.store import held_out
@@ -341,3 +342,15 @@ def test_what_words_in_the_same_place_tell_by_hand():
     rows = [(["a", "b", "c", "new"], ["X", "Y", "Z", "X"])] + [(["a", "b", "c", "a"], ["X", "Y", "X", "X"])] * 9
     assert surveys.told_by_place(rows) == pytest.approx(1 - 1 / 2)
     assert surveys.told_by_place([]) == 0
+
+
+@pytest.mark.parametrize("gpu", [False, True])
+def test_one_text_alone_is_a_language_model_of_its_characters(tmp_path, gpu):
+    (tmp_path / "text.txt").write_text("to be or\n\nnot to be\n" * 50)
+    values, told = choose_for_text({"text": str(tmp_path / "text.txt")}, Machine(gpu, 2))
+    assert values["model"]["kind"] == "language_model"
+    assert values["data"]["tokenizer"]["kind"] == "character"
+    assert (values["training"]["precision"] == "bfloat16") == gpu
+    assert told[0].startswith("one text alone (text.txt: 150 lines, 1,000 characters)")
+    assert ("no GPU is here" in told[1]) != gpu
+    preflight.check(parse(Recipe, {**values, "data": {**values["data"], "train": {"text": str(tmp_path / "text.txt")}}}))

@@ -168,15 +168,17 @@ def test_a_path_of_one_s_own_computes(family, tmp_path):
     assert import_module(PATHS[family]).PATHS["mine"].calls
 
 
-@pytest.mark.parametrize(("table", "code", "base", "task", "key"), [
-    ("POOLINGS", VALUE, "max", "classifier", "model.pooling=mine"),
-    ("BODIES", KIND, "recurrent", "recurrent_texts", "model.decoder.kind=mine"),
+@pytest.mark.parametrize(("table", "code", "base", "task", "keys"), [
+    ("POOLINGS", VALUE, "max", "classifier", ["model.pooling=mine"]),
+    ("BODIES", KIND, "recurrent", "recurrent_texts", ["model.decoder.kind=mine"]),
+    ("SPELLINGS", VALUE, "convolutional", "classifier",
+     ["data.fields.source.kind=spelled", "model.encoder.input={kind: characters, spelling: mine, size: 4}"]),
 ])  # fmt: skip
-def test_a_part_of_one_s_own_in_another_shape_of_model(table, code, base, task, key, tmp_path):
+def test_a_part_of_one_s_own_in_another_shape_of_model(table, code, base, task, keys, tmp_path):
     values = tasks.recipe(task, tasks.write(tmp_path, task), updates=2)
     with as_in_a_new_process():
         bring(tmp_path, table, code, base)
-        run.train(regard.recipe.parse(regard.recipe.Recipe, override(values, [key])), tmp_path / "run", talk=False)
+        run.train(regard.recipe.parse(regard.recipe.Recipe, override(values, keys)), tmp_path / "run", talk=False)
         assert len(regard.load(tmp_path / "run").score([("a b", "with a")])) == 1
     with pytest.raises(UserError, match=r"'mine'.*mine\.py"):
         regard.load(tmp_path / "run")

@@ -42,7 +42,7 @@ class TrainedGenerator(TeacherForced):
     does = "writes outputs"
     usage = "regard generate MODEL < input > output"
     further = (*TeacherForced.further, ('regard look MODEL "TEXT" --html look.html', "see where it looks"))
-    gives = ("outputs", "likelihood", "links", "boxes")
+    gives = ("outputs", "likelihood", "text likelihood", "links", "boxes")
     dictionary: Mapping[str, str] = MappingProxyType({})  # of source words, for `replace_unknown`; those it lacks are copied
 
     @overload

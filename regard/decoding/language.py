@@ -33,7 +33,7 @@ class TrainedLanguageModel(TeacherForced):
 
     does = "continues texts"
     usage = 'regard continue MODEL "a text"'
-    gives = ("likelihood",)
+    gives = ("likelihood", "text likelihood")
 
     @overload
     def continue_(

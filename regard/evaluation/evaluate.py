@@ -148,6 +148,7 @@ def points_of(question: Question) -> Evidence:
 SOURCES: dict[str, Callable[[Question], Evidence]] = {
     "outputs": outputs_of,
     "likelihood": likelihood_of,
+    "text likelihood": likelihood_of,  # of references that are text, whose words and characters can be counted
     "links": links_of,
     "labels": labels_of,
     "boxes": points_of,
@@ -156,8 +157,9 @@ SOURCES: dict[str, Callable[[Question], Evidence]] = {
 
 def evidence_of(question: Question, metrics: Mapping[str, Metric]) -> dict[str, Evidence]:
     """What several of them need is asked of the model once."""
-    needed = dict.fromkeys(metric.needs for metric in metrics.values())
-    return {needs: choose(SOURCES, needs, "need of a metric")(question) for needs in needed}
+    needed = {metric.needs: choose(SOURCES, metric.needs, "need of a metric") for metric in metrics.values()}
+    found = {source: source(question) for source in dict.fromkeys(needed.values())}
+    return {needs: found[source] for needs, source in needed.items()}
 
 
 def measure(question: Question, names: Sequence[str]) -> tuple[dict[str, Score], dict[str, Evidence]]:

@@ -163,7 +163,7 @@ def rouge_of(kind: str, measure: str, stem: bool) -> Metric:
 
 
 def likelihood_by(name: str, rows: Callable[..., Any], value: Callable[[list[float]], float], counting: str) -> Metric:
-    return Metric(Counted(name, rows, value, lambda truth: counting), "likelihood", higher_is_better=False, usual=False)
+    return Metric(Counted(name, rows, value, lambda truth: counting), "text likelihood", higher_is_better=False, usual=False)
 
 
 METRICS: dict[str, Metric] = {

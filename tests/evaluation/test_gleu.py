@@ -88,7 +88,7 @@ ORACLES = {
 }
 
 
-@pytest.mark.parametrize("name", rewards())
+@pytest.mark.parametrize("name", [name for name in rewards() if name != "execution"])  # of programs: test_corpora.py
 def test_a_reward_is_a_share_and_what_others_compute(name):
     needs_installed(name)
     for ours, theirs in itertools.product(LINES, LINES):
