@@ -6,6 +6,8 @@ from typing import Any, NamedTuple
 from regard.choices.case import Case as Case
 from regard.choices.case import Machine as Machine
 from regard.choices.case import Values
+from regard.choices.pictures import BASE as FOR_IMAGES
+from regard.choices.pictures import for_images, image_sizes
 from regard.choices.rules import CHOICES as CHOICES
 from regard.data.survey import Survey, survey
 from regard.errors import UserError
@@ -42,14 +44,22 @@ def choose_recipe(
     if others := pairs.named.keys() - {"source", "target"}:
         raise UserError(f"--column {min(others)}=...: without a recipe a model from source to target is trained; name a recipe")
     found = survey(pairs, held_out, seed)
+    if sizes := image_sizes(pairs):
+        rules = for_images(found, sizes, machine or here())
+        chosen = {key: value for _, values, _ in rules for key, value in values.items()}
+        return Choice(as_recipe(chosen, found, FOR_IMAGES), found, [(name, said(values), why) for name, values, why in rules])
     asked = {"data.tokenizer": {**read_values(BASE)["data"]["tokenizer"], **tokenizer}} if tokenizer else {}
     case, told = Case(found, machine or here(), asked), list[tuple[str, str, str]]()
     for name, rule in CHOICES.items():
         values = rule.choose(case)
         case.chosen.update(values)
         if values:
-            told.append((name, "  ".join(f"{key}={shown(value)}" for key, value in values.items()), rule.reason(case)))
+            told.append((name, said(values), rule.reason(case)))
     return Choice(as_recipe(case.chosen, found), found, told)
+
+
+def said(values: Values) -> str:
+    return "  ".join(f"{key}={shown(value)}" for key, value in values.items())
 
 
 def shown(value: Any) -> str:
@@ -58,9 +68,9 @@ def shown(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def as_recipe(chosen: Values, found: Survey) -> dict[str, Any]:
-    """Over the built-in recipe for pairs; sections that name a kind take the place of its own."""
-    values = read_values(BASE)
+def as_recipe(chosen: Values, found: Survey, base: str = BASE) -> dict[str, Any]:
+    """Over a built-in recipe; sections that name a kind take the place of its own."""
+    values = read_values(base)
     values["about"] = f"Chosen from the data: {found.rows:,} rows"
     values["training"].pop("label_smoothing", None)
     for key, value in chosen.items():
