@@ -101,13 +101,16 @@ class Image(Files):
 
     def facts(self) -> dict[str, Any]:
         height, width, channels = self.features
-        padding = {"padded": True} if self.fit == "pad" else {}
-        return {"height": height, "width": width, "channels": channels, "scaled": self.fit == "scale", **padding}
+        other = {} if self.fit in ("exact", "scale") else {"fit": self.fit}  # models that were saved before know only these
+        return {"height": height, "width": width, "channels": channels, "scaled": self.fit == "scale", **other}
 
     @classmethod
     def restore(cls, facts: Mapping[str, Any]) -> "Image":
         height, width, channels = (whole(facts[key]) for key in ("height", "width", "channels"))
-        return cls(height, width, channels, "pad" if facts.get("padded") else "scale" if facts["scaled"] else "exact")
+        fit = facts.get("fit", "scale" if facts["scaled"] else "exact")
+        if fit not in FITS:
+            raise ValueError(f"no way of fitting images is called {fit!r:.40}")
+        return cls(height, width, channels, fit)
 
 
 class Largest(FirstFile):

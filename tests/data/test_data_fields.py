@@ -196,6 +196,7 @@ HOSTILE = [
     ({"kind": "vectors", "elements": 1 << 40}, "is not a size"),
     ({"kind": "image", "height": 2, "width": "4", "channels": 3, "scaled": False}, "'4' is not a size"),
     ({"kind": "image", "height": 2, "width": 4, "channels": 3, "scaled": "no"}, "more or other things"),
+    ({"kind": "image", "height": 2, "width": 4, "channels": 3, "scaled": False, "fit": "mine"}, "no way of fitting images"),
 ]
 
 
