@@ -18,6 +18,8 @@ TABLES = {
     "MODELS": "regard.models",
     "FIELDS": "regard.data.fields",
     "INPUTS": "regard.models.inputs",
+    "FITS": "regard.data.pictures",
+    "AUGMENTATIONS": "regard.data.augment",
     "POOLINGS": "regard.nn.pooling",
     "SPELLINGS": "regard.nn.spelling",
     "BODIES": "regard.models.language_model",

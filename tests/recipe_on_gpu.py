@@ -13,6 +13,7 @@ import torch
 from safetensors import safe_open
 
 from regard.cli import main
+from regard.data.fields import Shape
 from regard.models import Model, build, configure
 from regard.recipe import read
 
@@ -33,9 +34,16 @@ def regard(*words: object, stdin: str = "") -> str:
     return printed
 
 
+def source_of(name: str) -> Shape | int:
+    """A vocabulary, or the images that the recipe reads."""
+    field = read(name).data.fields.get("source", {})
+    images = field.get("kind") == "image"
+    return Shape("image", (field["height"], field["width"], field["channels"])) if images else 600
+
+
 def outline(name: str) -> Model:
     with torch.device("meta"):
-        return build(configure(read(name).model), 600, 600)
+        return build(configure(read(name).model), source_of(name), 600)
 
 
 def fewer_experts(name: str) -> list[str]:
@@ -98,18 +106,25 @@ def labels_through(name: str, precision: str, data: Path, run: Path) -> None:
 def through(name: str, precision: str, data: Path, run: Path) -> None:
     if read(name).model.get("kind") in ("tagger", "classifier"):
         return labels_through(name, precision, data, run)
-    files = "--source", data / "train.la", "--target", data / "train.en"
+    pictures = source_of(name) != 600
+    files = ("--source", data / "train.la", "--target", data / "train.en")
+    if pictures:
+        files = ("--source", data / "train.npy", "--target", data / "train.caption")
+    lines = [f"{data / 'test.npy'}#{row}" for row in (1, 2, 3)] if pictures else LINES
     words = ["train", name, *files, "--run", run, *changes(name, precision)]
     regard(*words, "training.updates=30")
     check_training(run, 30)
     check_weights(run / "model" / "model.safetensors")
-    answers = regard("generate", run, stdin="".join(f"{line}\n" for line in LINES))
-    assert answers.count("\n") == len(LINES)
-    assert answers.splitlines()[1] == ""
+    answers = regard("generate", run, stdin="".join(f"{line}\n" for line in lines))
+    assert answers.count("\n") == len(lines)
+    assert pictures or answers.splitlines()[1] == ""
     if outline(name).decoder.has_attention:
-        given = [] if answers.splitlines()[0] else ["--target", "the slave works ."]  # after 30 updates some write nothing
-        assert regard("look", run, LINES[0], *given, "--html", run / "look.html").count("\n") > 2
-        assert LINES[0].split()[0] in (run / "look.html").read_text(encoding="utf-8")
+        # what is hardly trained may write nothing
+        target = (
+            ("--target", "a red circle") if pictures else () if answers.splitlines()[0] else ("--target", "the slave works .")
+        )
+        assert regard("look", run, lines[0], *target, "--html", run / "look.html").count("\n") > 2
+        assert ("red" if pictures else lines[0].split()[0]) in (run / "look.html").read_text(encoding="utf-8")
     regard("train", "--run", run, "--resume", "training.updates=40", "training.validate_every=10")
     check_training(run, 40)
 

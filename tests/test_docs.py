@@ -126,6 +126,8 @@ def test_the_architecture_names_every_table_and_every_room():
         "FIELDS",
         "INPUTS",
         "POOLINGS",
+        "FITS",
+        "AUGMENTATIONS",
         "BODIES",
         "CHOICES",
         "REMARKS",

@@ -184,6 +184,18 @@ def test_a_part_of_one_s_own_in_another_shape_of_model(table, code, base, task, 
         regard.load(tmp_path / "run")
 
 
+@pytest.mark.parametrize(("table", "base", "keys"), [
+    ("FITS", "exact", ["data.fields.source.fit=mine"]),
+    ("AUGMENTATIONS", "noise", ["training.augment={mine: 0.1}"]),
+])  # fmt: skip
+def test_a_part_of_one_s_own_for_images(table, base, keys, tmp_path):
+    values = tasks.recipe("regions", tasks.write(tmp_path, "regions"), updates=2)
+    bring(tmp_path, table, "calls = []\n{table}['mine'] = lambda *given: (calls.append(1), {table}[{base!r}](*given))[1]\n"
+          "{table}['mine'].calls = calls\n", base)  # fmt: skip
+    run.train(regard.recipe.parse(regard.recipe.Recipe, override(values, keys)), tmp_path / "run", talk=False)
+    assert getattr(import_module(TABLES[table]), table)["mine"].calls
+
+
 def test_a_reader_of_one_s_own_reads(tmp_path):
     bring(tmp_path, "READERS", "{table}['.mine'] = {table}['.tsv']\n")
     (tmp_path / "pairs.mine").write_text("".join(f"{a.strip()}\t{b.strip()}\n" for a, b in zip(SOURCES, TARGETS, strict=True)))

@@ -7,8 +7,9 @@ from recipes_by_shape import WRITERS
 import regard
 from regard import run
 from regard.corpora import CORPORA
-from regard.corpora.corpus import generate
+from regard.corpora.corpus import generate, write
 from regard.data.batching import reading
+from regard.data.fields import Shape
 from regard.models import build, configure
 from regard.recipe import Recipe, built_in, override, parse, read_values
 
@@ -32,6 +33,7 @@ SLOW = {"sutskever2014": (400, 0.005), "sutskever2014-small": (400, 0.005), "lat
 SLOW |= dict.fromkeys(["gnmt2016-small", "deepatt2016", "deepatt2016-small"], (150, 0.005))
 SLOW |= {"gnmt2016": (700, 0.003), "shazeer2017-moe": (450, 0.005)}
 SLOW |= dict.fromkeys(["latin-one-model", "latin-two-models", "latin-two-directions"], (400, 0.01))
+SLOW |= {"vinyals2015-small": (400, 0.003)}
 # of the recipes for one cell each, which tests/nn holds to their laws
 USUAL = {"latin-hard", "latin-copy", "latin-self-attention", "latin-one-model"}
 
@@ -39,6 +41,15 @@ USUAL = {"latin-hard", "latin-copy", "latin-self-attention", "latin-one-model"}
 def longer(updates, rate):
     counts = [f"training.{name}={updates}" for name in ("updates", "validate_every", "save_every")]
     return [*counts, f"training.learning_rate={rate}"]
+
+
+@pytest.fixture(scope="module")
+def pictures(tmp_path_factory):
+    """Names of images in an array, and their captions."""
+    folder = tmp_path_factory.mktemp("pictures")
+    paths = write(CORPORA["scenes"], folder, size=8)["train"]
+    captions = dict(enumerate(paths["target"].read_text().splitlines(), start=1))
+    return {f"{paths['source']}#{row}": caption for row, caption in captions.items()}
 
 
 @pytest.fixture(scope="module")
@@ -71,8 +82,19 @@ def bytenet(side, values):
     return {"embedding_size": 24, "hidden_size": 32, "sets": 1, "dilations": "[1,2]", "dropout": 0}
 
 
+def identity(side, values):
+    blocks = len(values["model"]["encoder"]["input"]["channels"])
+    return {"embedding_size": 32, "dropout": 0, "input.channels": f"[{','.join(['12'] * blocks)}]", "input.dropout": 0}
+
+
 # what makes each kind of encoder and decoder small
-SIZES = {"recurrent": recurrent, "transformer": transformer, "convolutional": convolutional, "bytenet": bytenet}
+SIZES = {
+    "identity": identity,
+    "recurrent": recurrent,
+    "transformer": transformer,
+    "convolutional": convolutional,
+    "bytenet": bytenet,
+}
 
 
 def sizes(values):
@@ -96,7 +118,32 @@ def in_time(name):
     return pytest.param(name, marks=pytest.mark.slow) if twin or one_cell else name
 
 
-@pytest.mark.parametrize("name", [in_time(name) for name in WRITERS])
+def reads_images(name):
+    return read_values(name)["data"].get("fields", {}).get("source", {}).get("kind") == "image"
+
+
+@pytest.mark.parametrize("name", list(filter(reads_images, WRITERS)))
+def test_a_recipe_for_images_overfits_saves_loads_and_decodes_the_same(name, pictures, tmp_path):
+    captions = pictures
+    values = read_values(name)
+    values["data"] = {key: value for key, value in values["data"].items() if key != "corpus"}
+    values["data"]["fields"]["source"] |= {"height": 48, "width": 48}
+    rows = tmp_path / "rows.tsv"
+    rows.write_text("".join(f"{image}\t{caption}\n" for image, caption in captions.items()))
+    changes = [f"data.{part}.pairs={rows}" for part in ("train", "valid")] + [
+        *SMALL,
+        *longer(*SLOW.get(name, (300, 0.01))),
+        *sizes(values),
+    ]
+    changes += ["training.average=1", "training.augment={}", "training.penalties={}", "decoding.beam=2"]
+    run.train(parse(Recipe, override(values, changes)), tmp_path / "run", talk=False)
+    trained, again = (regard.load(tmp_path / place, "cpu") for place in ("run", "run/model"))
+    assert dict(zip(captions, trained.generate(list(captions)), strict=True)) == captions
+    found, same = ([[one.score for one in each] for each in model.search(list(captions))] for model in (trained, again))
+    assert found == same
+
+
+@pytest.mark.parametrize("name", [in_time(name) for name in WRITERS if not reads_images(name)])
 def test_a_recipe_overfits_saves_loads_and_decodes_the_same(name, handful, tmp_path):
     folder, pairs = handful
     values = read_values(name)
@@ -159,13 +206,17 @@ def test_convs2s_has_the_layers_of_its_paper():
 def test_a_recipe_builds_at_its_own_size_and_loads_its_weights_back(name):
     """With numbers where there are not too many of them, in shape only otherwise."""
     config = configure(read_values(name)["model"])
+    images = (
+        Shape("image", (64, 64, int(read_values(name)["data"]["fields"]["source"]["channels"]))) if reads_images(name) else None
+    )
     with torch.device("meta"):
-        outline = build(config, 60, 60)
+        outline = build(config, images or 60, 60)
     if sum(parameter.numel() for parameter in outline.parameters()) > 30_000_000:
         assert not any(outline.load_state_dict(outline.state_dict()))
         return
-    model, other = build(config, 60, 60), build(config, 60, 60)
+    model, other = build(config, images or 60, 60), build(config, images or 60, 60)
     other.load_state_dict({key: value.clone() for key, value in model.state_dict().items()})
     copies = (torch.randint(4, 62, (2, 3)), 62) if model.decoder.copies_words else ()
     batch, words = reading(torch.randint(4, 50, (2, 3)), torch.tensor([3, 2]), *copies), torch.randint(4, 50, (2, 4))
+    batch = batch if images is None else reading(torch.randint(0, 256, (2, *images.sizes), dtype=torch.uint8))
     torch.testing.assert_close(other.eval()(batch, words), model.eval()(batch, words))

@@ -36,7 +36,8 @@ def run_one(name, precision, data, run):
 def outcomes(request, tmp_path_factory):
     """All that are asked for, side by side, in processes of their own."""
     folder = tmp_path_factory.mktemp("recipes")
-    write(CORPORA["latin"], folder / "data", seed=1, size=400)
+    for corpus in ("latin", "scenes"):
+        write(CORPORA[corpus], folder / "data", seed=1, size=400)
     if "PYTEST_XDIST_WORKER" in os.environ:  # each worker is told of all tests, and all of them would run everything
         pytest.exit("run this file without -n: it runs its recipes side by side itself", returncode=2)
     cases = [item.callspec.params for item in request.session.items if item.module is sys.modules[__name__]]

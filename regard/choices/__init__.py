@@ -6,6 +6,8 @@ from typing import Any, NamedTuple
 from regard.choices.case import Case as Case
 from regard.choices.case import Machine as Machine
 from regard.choices.case import Values
+from regard.choices.pictures import BASE as FOR_IMAGES
+from regard.choices.pictures import for_images, image_sizes
 from regard.choices.rules import CHOICES as CHOICES
 from regard.choices.tasks import TASKS, Task, as_pairs
 from regard.data.survey import Survey, survey
@@ -48,12 +50,17 @@ def choose_recipe(
             raise UserError(f"--column {min(others)}=...: without a recipe {told_of}; name a recipe")
         pairs = parse(Pairs, as_pairs(files, said.writes))
     found = survey(pairs, held_out, seed)
+    if sizes := image_sizes(pairs):
+        rules = for_images(found, sizes, machine or here())
+        values = {key: value for _, each, _ in rules for key, value in each.items()}
+        told = [(name, joined(each), why) for name, each, why in rules]
+        return Choice(as_recipe(values, found, FOR_IMAGES), found, told, list(TASKS.values())[-1])
     cut = (tokenizer or {}).get("kind", "word")
     fitting = (one for one in TASKS.values() if one.fits(found) and (one.writes != "tags" or cut == "word"))
     task = said or (next(fitting) if labels else list(TASKS.values())[-1])
     asked: Values = {"data.tokenizer": {**read_values(task.base)["data"]["tokenizer"], **tokenizer}} if tokenizer else {}
     case = Case(found.turned if task.source == "target" else found, machine or here(), asked)
-    told = list[tuple[str, str, str]]()
+    told = []
     if task.writes != "target":
         case.chosen["model.kind"] = read_values(task.base)["model"]["kind"]
         reason = f"you named a column {task.writes!r}" if said else task.reason(found)
@@ -62,8 +69,12 @@ def choose_recipe(
         values = rule.choose(case)
         case.chosen.update(values)
         if values:
-            told.append((name, "  ".join(f"{key}={shown(value)}" for key, value in values.items()), rule.reason(case)))
+            told.append((name, joined(values), rule.reason(case)))
     return Choice(as_recipe(case.chosen, found, task.base), found, told, task)
+
+
+def joined(values: Values) -> str:
+    return "  ".join(f"{key}={shown(value)}" for key, value in values.items())
 
 
 def shown(value: Any) -> str:
@@ -73,7 +84,7 @@ def shown(value: Any) -> str:
 
 
 def as_recipe(chosen: Values, found: Survey, base: str) -> dict[str, Any]:
-    """Over the built-in recipe of the task; sections that name a kind take the place of its own."""
+    """Over a built-in recipe; sections that name a kind take the place of its own."""
     values = read_values(base)
     values["about"] = f"Chosen from the data: {found.rows:,} rows"
     values["training"].pop("label_smoothing", None)

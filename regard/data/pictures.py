@@ -28,6 +28,8 @@ def as_it_is(image: Pixels, sizes: Sizes) -> Pixels:
 
 def scaled(image: Pixels, sizes: Sizes) -> Pixels:
     """To this height and width, whatever that does to its proportions."""
+    if image.shape[:2] == sizes:
+        return image
     from PIL import Image as Pillow
 
     flat = image[..., 0] if image.shape[2] == 1 else image
@@ -99,13 +101,16 @@ class Image(Files):
 
     def facts(self) -> dict[str, Any]:
         height, width, channels = self.features
-        padding = {"padded": True} if self.fit == "pad" else {}
-        return {"height": height, "width": width, "channels": channels, "scaled": self.fit == "scale", **padding}
+        other = {} if self.fit in ("exact", "scale") else {"fit": self.fit}  # models that were saved before know only these
+        return {"height": height, "width": width, "channels": channels, "scaled": self.fit == "scale", **other}
 
     @classmethod
     def restore(cls, facts: Mapping[str, Any]) -> "Image":
         height, width, channels = (whole(facts[key]) for key in ("height", "width", "channels"))
-        return cls(height, width, channels, "pad" if facts.get("padded") else "scale" if facts["scaled"] else "exact")
+        fit = facts.get("fit", "scale" if facts["scaled"] else "exact")
+        if fit not in FITS:
+            raise ValueError(f"no way of fitting images is called {fit!r:.40}")
+        return cls(height, width, channels, fit)
 
 
 class Largest(FirstFile):
@@ -141,11 +146,22 @@ def read_image(path: Path, shape: tuple[int, ...] | None = None, fit: str = "exa
         )
     if shape is None:
         return image
+    image = in_channels(image, shape[2])
     image = choose(FITS, fit, "way of fitting images")(image, (shape[0], shape[1]))
     if image.shape != shape:
         too_large = "; it does not fit in there: raise height and width, or set fit=scale" if fit == "pad" else ""
         told = f"an image of {list(image.shape)}, and training has {list(shape)} (height, width, channels)"
         raise DataError(f"{path}: {told}{too_large}")
+    return image
+
+
+def in_channels(image: Pixels, channels: int) -> Pixels:
+    """Grey as colours, or colours as grey: 0.299 red + 0.587 green + 0.114 blue, as Pillow has it (ITU-R 601)."""
+    if image.shape[2] == 1 and channels == 3:
+        return np.repeat(image, 3, axis=2)
+    if image.shape[2] == 3 and channels == 1:
+        grey: Pixels = np.rint(image @ np.array([0.299, 0.587, 0.114])).astype(np.uint8)
+        return grey[..., None]
     return image
 
 

@@ -45,6 +45,16 @@ class AttentionConfig(Section):
         return Attention(query_size, memory_size, causal=causal, **self.model_dump())
 
 
+class PoolingAttentionConfig(AttentionConfig):
+    """A learned query looks at all states at once."""
+
+    @model_validator(mode="after")
+    def at_once(self) -> "PoolingAttentionConfig":
+        if self.scope != "global" or self.coverage or SELECTIONS[self.selection].draws:
+            raise ValueError("a learned query has no place and one step: leave scope and coverage out, and draw nothing")
+        return self
+
+
 class OwnAttentionConfig(AttentionConfig):
     """Of a sequence to itself."""
 

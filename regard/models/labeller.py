@@ -13,11 +13,10 @@ from regard.data.batching import Batch
 from regard.data.fields import FIELDS, Field, Shape
 from regard.data.labels import Label
 from regard.errors import UserError
-from regard.models.attention import AttentionConfig
+from regard.models.attention import PoolingAttentionConfig
 from regard.models.encoders import ENCODERS
 from regard.models.interface import PLAIN, Encoder, Loss, LossOptions, Memory, Model
 from regard.models.limits import Limits, limit, smallest, under
-from regard.nn.attention import SELECTIONS
 from regard.nn.chain import LinearChain
 from regard.nn.cross_entropy import linear_cross_entropy
 from regard.nn.dropout import Dropout
@@ -56,16 +55,6 @@ class TaggerConfig(LabellerConfig):
     def one_by_one(self) -> "TaggerConfig":
         if self.crf and self.class_weights != "none":
             raise ValueError("class_weights are for tags that are chosen one by one, and crf chooses them together")
-        return self
-
-
-class PoolingAttentionConfig(AttentionConfig):
-    """A learned query looks at all states at once."""
-
-    @model_validator(mode="after")
-    def at_once(self) -> "PoolingAttentionConfig":
-        if self.scope != "global" or self.coverage or SELECTIONS[self.selection].draws:
-            raise ValueError("a learned query has no place and one step: leave scope and coverage out, and draw nothing")
         return self
 
 

@@ -330,7 +330,7 @@ def test_a_column_of_files_of_which_none_can_be_read(tmp_path):
 
 MISUSED = {
     "validate_by": ("tagger", "training.validate_by=bleu",
-                    "training.validate_by=bleu is not for this shape of model (tagger): take loss, perplexity, accuracy, macro_f1, span_f1"),
+                    "bleu is not for this shape of model (tagger): take loss, perplexity, accuracy, macro_f1, span_f1"),
     "validate_texts": ("recurrent_texts", "training.validate_by=accuracy", "not for this shape of model (language_model)"),
     "penalties": ("tagger", "training.penalties.coverage=1", "training.penalties asks where the model looks"),
     "sampling": ("tagger", "training.scheduled_sampling=0.2", "are for models that write a sequence"),

@@ -160,11 +160,11 @@ def test_what_is_no_array_is_refused_and_never_executed(tmp_path):
 
 def test_images_have_one_size(tmp_path):
     field = Image(2, 4, 3)
-    odd = {"grey": np.zeros((2, 4), np.uint8), "high": np.zeros((4, 4, 3), np.uint8), "float": np.zeros((2, 4, 3))}
+    odd = {"four": np.zeros((2, 4, 4), np.uint8), "high": np.zeros((4, 4, 3), np.uint8), "float": np.zeros((2, 4, 3))}
     for name, array in odd.items():
         np.save(tmp_path / f"{name}.npy", array)
     problems = field.encode([str(tmp_path / f"{name}.npy") for name in odd])[1]
-    assert problems[0].endswith("an image of [2, 4, 1], and training has [2, 4, 3] (height, width, channels)")
+    assert problems[0].endswith("an image of [2, 4, 4], and training has [2, 4, 3] (height, width, channels)")
     assert "an image of [4, 4, 3]" in problems[1]
     assert "bytes (uint8) of height, width and channels are needed, not float64" in problems[2]
 
@@ -200,6 +200,7 @@ HOSTILE = [
     ({"kind": "vectors", "elements": 1 << 40}, "is not a size"),
     ({"kind": "image", "height": 2, "width": "4", "channels": 3, "scaled": False}, "'4' is not a size"),
     ({"kind": "image", "height": 2, "width": 4, "channels": 3, "scaled": "no"}, "more or other things"),
+    ({"kind": "image", "height": 2, "width": 4, "channels": 3, "scaled": False, "fit": "mine"}, "no way of fitting images"),
 ]
 
 

@@ -195,6 +195,13 @@ def test_pictures_are_read_as_they_are_looked_at(tmp_path):
     np.testing.assert_array_equal(read_image(grey, (2, 2, 3)), np.full((2, 2, 3), 9))
 
 
+def test_arrays_of_colours_are_grey_as_pillow_has_them(tmp_path):
+    colours = np.random.default_rng(1).integers(0, 256, (9, 9, 3), np.uint8)
+    np.save(tmp_path / "a.npy", colours)
+    theirs = np.asarray(pillow.fromarray(colours).convert("L")).astype(int)
+    assert np.abs(read_image(tmp_path / "a.npy", (9, 9, 1))[..., 0].astype(int) - theirs).max() <= 1
+
+
 def test_images_are_padded_or_scaled(tmp_path):
     small, wide = tmp_path / "small.npy", tmp_path / "wide.npy"
     np.save(small, np.array([[7, 1], [2, 3]], np.uint8))

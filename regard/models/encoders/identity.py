@@ -1,18 +1,20 @@
 """The encoder that adds nothing: memory holds what its input gives, as Show, Attend and Tell reads a grid of regions."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from jaxtyping import Int, Shaped
 from torch import Tensor
 
 from regard.bounds import Size
 from regard.data.fields import Shape
+from regard.models.attention import PoolingAttentionConfig
 from regard.models.encoders.recurrent import spread_words
 from regard.models.inputs import InputConfig, build_input
 from regard.models.interface import Encoder, Memory
 from regard.nn.dropout import Dropout
 from regard.nn.lengths import length_mask
-from regard.recipe import Rate, Section
+from regard.nn.pooling import POOLINGS
+from regard.recipe import Rate, Section, choose, name_of
 
 
 class IdentityEncoderConfig(Section):
@@ -20,20 +22,24 @@ class IdentityEncoderConfig(Section):
     input: InputConfig = None
     embedding_size: Size = 256
     dropout: Rate = 0.0
+    pooling: Annotated[str, name_of(POOLINGS, "pooling")] = "mean"  # of the states, as one vector that starts a decoder
 
 
 class IdentityEncoder(Encoder):
-    """h_j = x_j; the whole is their mean. Of words it is a bag: what it knows of their order its input must tell."""
+    """h_j = x_j. Of words it is a bag: what it knows of their order its input must tell."""
 
     Config = IdentityEncoderConfig
 
     def __init__(self, config: IdentityEncoderConfig, shape: Shape) -> None:
         super().__init__()
-        self.memory_size = self.summary_size = config.embedding_size
+        self.memory_size = config.embedding_size
         self.embed = build_input(config.input, shape, config.embedding_size, spread_words)
         self.dropout = Dropout(config.dropout)
+        self.pool = choose(POOLINGS, config.pooling, "pooling")(self.memory_size, PoolingAttentionConfig().build)
+        self.summary_size = self.pool.output_size
 
     def forward(self, values: Shaped[Tensor, "batch *values"], lengths: Int[Tensor, "batch"] | None = None) -> Memory:
         vectors, lengths = self.read(values, lengths)
         visible = length_mask(lengths, vectors.shape[1])
-        return Memory(self.dropout(vectors).masked_fill(~visible[..., None], 0.0), visible)
+        states = self.dropout(vectors).masked_fill(~visible[..., None], 0.0)
+        return Memory(states, visible, self.pool(states, visible))
