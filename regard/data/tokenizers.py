@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from regard.data.subwords import (
     BytePairNFKCTokenizer,
@@ -33,8 +33,6 @@ SYMBOLS = 1 << 20  # distinct ones that are counted, at least
 
 class SymbolTokenizer(Tokenizer):
     """A list of symbols, the most frequent first."""
-
-    always: ClassVar[tuple[str, ...]] = ()  # symbols that are known whatever the text
 
     def __init__(self, symbols: Sequence[str], lowercase: bool = False) -> None:
         super().__init__(self.spell(symbols), lowercase)
@@ -105,9 +103,7 @@ class SymbolFitter(Fitter):
         often = [symbol for symbol, count in self.counts.items() if count >= self.section.min_count]
         if not often:
             raise UserError(f"data.tokenizer.min_count={self.section.min_count}: nothing in this text comes so often")
-        ranking = sorted(
-            {*often, *self.kind.always}, key=lambda symbol: (symbol not in self.kind.always, -self.counts[symbol], symbol)
-        )
+        ranking = sorted(often, key=lambda symbol: (-self.counts[symbol], symbol))
         tokenizer = self.kind(ranking[: self.room], self.section.lowercase)
         tokenizer.trained_on = f"counts without the rarest words, for there are more than {SYMBOLS:,}" if self.rare else None
         return tokenizer
@@ -148,7 +144,7 @@ class CodeTokenizer(SymbolTokenizer):
     token whatever stands beside it, so that it can be copied. A space comes between two of them unless the token GLUE does;
     other white space is a token of its own. The vocabulary is closed, as that of words is."""
 
-    kind, spaced, unknown, always = "code", True, " ⁇", (GLUE,)
+    kind, spaced, unknown = "code", True, " ⁇"
 
     @staticmethod
     def split(line: str) -> Sequence[str]:

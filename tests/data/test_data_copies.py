@@ -49,7 +49,8 @@ def test_surfaces_stand_beside_the_ids(tokenizers, kind):
 @pytest.mark.parametrize("kind", EVERY)
 def test_a_text_is_spelled_from_its_surfaces_though_words_are_unknown(tokenizers, kind):
     tokenizer = tokenizers[kind]
-    lines = ["der Zaphod über Zaphod", "xyz日本 Hund, qq", "Ωmega", *corpus(5)]
+    comma = " ," if kind == "code" else ","  # glue is a token, which this text has not taught it
+    lines = ["der Zaphod über Zaphod", f"xyz日本 Hund{comma} qq", "Ωmega", *corpus(5)]
     for line, offer in zip(lines, (copied(row, tokenizer) for row in tokenizer.surfaces(lines)), strict=True):
         assert tokenizer.decode(offer.ids, offer.extra) == line
         places = tokenizer.words(offer.ids, offer.extra)

@@ -30,6 +30,7 @@ OUTPUTS = [row[0] if number % 3 == 0 else row[0][:-2] + " x y" for number, row i
 ANSWERS = {
     "outputs": (OUTPUTS, REFERENCES),
     "likelihood": ([Likelihood(-chance.random() * 9, chance.randint(1, 5)) for _ in range(ROWS)], ["a"] * ROWS),
+    "text likelihood": ([Likelihood(-chance.random() * 9, chance.randint(1, 5)) for _ in range(ROWS)], ["a"] * ROWS),
     "labels": (
         [chance.choices(["B-N", "O"], k=3) for _ in range(ROWS)],
         [chance.choices(["B-N", "O"], k=chance.randint(2, 4)) for _ in range(ROWS)],
