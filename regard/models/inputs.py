@@ -45,7 +45,7 @@ class ConvolutionsConfig(Section):
     channels: Annotated[tuple[Size, ...], Field(min_length=1, max_length=32)] = (32, 64, 128)  # of each block
     strides: Annotated[tuple[Stride | tuple[Stride, Stride], ...], Field(max_length=32)] = (2, 2, 2)  # or [rows, columns]
     depth: Depth = 1  # convolutions of a block
-    norm: Annotated[str, name_of(GRID_NORMS, "norm of a grid")] = "group"
+    norm: Annotated[str, name_of(GRID_NORMS, "norm of a grid")] = "renorm"
     positions: Annotated[str, name_of(GRID_POSITIONS, "kind of positions in a grid")] = "learned"
     row_cell: Annotated[str, name_of(CELLS, "cell")] | None = None  # reads each row of the grid, both ways
     dropout: Rate = 0.0  # on what each block gives

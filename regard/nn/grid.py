@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -28,8 +28,29 @@ class GroupNorm(nn.GroupNorm):
         return super().forward(cells.transpose(1, 2)).transpose(1, 2)
 
 
+class BatchRenorm(BatchNorm):
+    """As BatchNorm, brought to the means of training by r = σ_B / σ and d = (μ_B - μ) / σ, which have no gradient
+    (Ioffe 2017): what comes out is the same in training and in use, and tells nothing of the other pictures of a batch."""
+
+    def forward(
+        self, states: Float[Tensor, "batch cells size"], visible: Bool[Tensor, "batch cells"] | None = None
+    ) -> Float[Tensor, "batch cells size"]:
+        if not self.training:
+            return super().forward(states, visible)
+        mean, variance = self.moments(states, visible)
+        spread, usual = (variance + self.eps).sqrt(), (self.variance + self.eps).sqrt()
+        ratio, shift = (spread / usual).detach(), ((mean - self.mean) / usual).detach()
+        return ((states - mean) / spread * ratio + shift) * self.weight + self.offset
+
+
 # Of the elements of a cell: over the picture, over all pictures of a batch, over the cell alone
-GRID_NORMS: dict[str, Callable[[int], nn.Module]] = {"group": GroupNorm, "batch": BatchNorm, "layer": LayerNorm, "rms": RMSNorm}
+GRID_NORMS: dict[str, Callable[[int], nn.Module]] = {
+    "group": GroupNorm,
+    "renorm": BatchRenorm,
+    "batch": BatchNorm,
+    "layer": LayerNorm,
+    "rms": RMSNorm,
+}
 
 
 class GridConvolution(nn.Module):

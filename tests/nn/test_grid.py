@@ -34,6 +34,23 @@ def test_a_group_is_normed_over_its_picture(double):
             np.testing.assert_allclose(row[:, first : first + 2], plain * weight + bias, atol=1e-12)
 
 
+def test_renorm_gives_in_training_what_it_gives_in_use(double):
+    """Values by the means of training, which have moved; gradients as if by those of the batch, times σ_B / σ (Ioffe 2017)."""
+    norm, cells = GRID_NORMS["renorm"](3), (2 * torch.randn(4, 5, 3) + 1).requires_grad_()
+    torch.nn.init.normal_(norm.weight)
+    torch.nn.init.normal_(norm.offset)
+    norm.mean.copy_(torch.randn(3))
+    norm.variance.copy_(torch.rand(3) + 0.5)
+    found, slope = norm(cells), torch.randn(4, 5, 3)
+    torch.testing.assert_close(found, norm.eval()(cells))
+    flat = cells.flatten(0, 1)
+    ratio = ((flat.var(0, correction=0) + norm.eps) / (norm.variance + norm.eps)).sqrt().detach()
+    plain = torch.nn.functional.batch_norm(flat, None, None, ratio * norm.weight.detach(), training=True, eps=norm.eps)
+    (theirs,) = torch.autograd.grad((plain * slope.flatten(0, 1)).sum(), cells)
+    (ours,) = torch.autograd.grad((found * slope).sum(), cells)
+    torch.testing.assert_close(ours, theirs)
+
+
 def by_hand(layer, grid):
     weight, offset = (one.detach().numpy() for one in (layer.norm.weight, layer.norm.offset))
     return np.maximum(normed(convolved(grid, layer.filters.weight.detach().numpy())) * weight + offset, 0)
