@@ -79,7 +79,7 @@ def attempt(case: Case, folder: Path) -> bool:
     small = sum(parameter.numel() for parameter in outline.parameters()) < SMALL
     if small:
         torch.manual_seed(recipe.training.seed)
-        build(config, words, words)
+        build(config, *[words] * len(config.columns))
     return small
 
 
