@@ -169,7 +169,7 @@ def test_a_model_of_another_shape_says_what_it_is_and_what_to_use(runs):
     for verb in ("generate", "predict"):
         told = refused(verb, texts)
         assert f"{texts}: this model (model.kind=language_model) continues texts" in told
-        assert f'regard.load("{texts}").continue_' in told
+        assert f"regard continue {texts}" in told
     told = refused("predict", runs["vectors"] / "run")
     assert "writes outputs, and one that gives labels is needed here" in told
     assert "regard generate" in told
@@ -279,7 +279,8 @@ def test_a_column_of_files_of_which_none_can_be_read(tmp_path):
 
 MISUSED = {
     "validate_by": ("tagger", "training.validate_by=bleu",
-                    "training.validate_by=bleu is not for this shape of model (tagger): take loss, perplexity, accuracy"),
+                    "training.validate_by=bleu is not for this shape of model (tagger): take loss, perplexity, "
+                    "word_perplexity, bits_per_character, accuracy"),
     "validate_texts": ("recurrent_texts", "training.validate_by=accuracy", "not for this shape of model (language_model)"),
     "penalties": ("tagger", "training.penalties.coverage=1", "training.penalties asks where the model looks"),
     "sampling": ("tagger", "training.scheduled_sampling=0.2", "are for models that write a sequence"),
