@@ -78,8 +78,8 @@ VARIANTS = {
 
 def recurrent(side: str, model: Values) -> Values:
     """Hidden sizes that keep a recipe's own proportions: dot scores and states that are handed over want them."""
-    directions = 1 if model["encoder"].get("bidirectional") is False else 2
-    own, attention = model[side], model["decoder"].get("attention") or {}
+    directions = 1 if model.get("encoder", {}).get("bidirectional") is False else 2
+    own, attention = model[side], model.get("decoder", {}).get("attention") or {}
     changed = {
         "embedding_size": 24,
         "hidden_size": 32 // directions if side == "encoder" else 32,
@@ -120,7 +120,10 @@ SMALL = {"recurrent": recurrent, "transformer": transformer, "convolutional": co
 def sizes(model: Values) -> list[str]:
     if model.get("kind") == "decoder_alone":
         return [f"model.{key}={value}" for key, value in transformer("", model).items()]
-    sides = {side: SMALL[model[side].get("kind", "recurrent")](side, model) for side in ("encoder", "decoder")}
+    if model.get("kind") == "recurrent_alone":
+        return ["model.embedding_size=24", "model.hidden_size=32"]
+    there = [side for side in ("encoder", "decoder") if side in model]
+    sides = {side: SMALL[model[side].get("kind", "recurrent")](side, model) for side in there}
     return [f"model.{side}.{key}={value}" for side, changed in sides.items() for key, value in changed.items()]
 
 
@@ -131,6 +134,7 @@ def data_of(values: Values, changes: list[str], folder: Path) -> list[str]:
         return [*files, "data.corpus=null"]
     if "corpus" in values["data"]:
         return [f"data.corpus.size={LINES}"]
+    files = ["--text", f"{folder}/train.en"] if values["model"].get("kind") == "language_model" else files
     return [*files, f"data.tokenizer.size={90 if values['data']['tokenizer']['kind'] == 'character' else 150}"]
 
 
@@ -183,10 +187,22 @@ def observe(name: str, folder: Path, run: Path) -> Values:
             for key in sorted({key for row in rows for key in row} - {"loss"})
         },
         "weights": weights(run / "model" / "model.safetensors"),
-        "greedy": command("generate", run, "--beam", 1, "--scores", stdin=inputs).splitlines(),
-        "sampled": command("generate", run, "--sample", "--seed", 1, "--scores", stdin=inputs).splitlines(),
-        "search": command("generate", run, "--scores", stdin=inputs).splitlines(),
+        **{way: command(verb, run, "--scores", *options, stdin=inputs).splitlines() for way, (verb, *options) in asked(name)},
     }
+
+
+def asked(name: str) -> Iterator[tuple[str, tuple[object, ...]]]:
+    """By what answers are called: the verb for this shape of model, and its options."""
+    from regard.recipe import read_values
+
+    kind = read_values(VARIANTS.get(name, name).split()[0])["model"].get("kind")
+    if kind in ("tagger", "classifier"):
+        yield "predicted", ("predict",)
+        return
+    verb, drawn = ("continue", ()) if kind == "language_model" else ("generate", ("--sample",))
+    yield "greedy", (verb, "--beam", 1)
+    yield "sampled", (verb, *drawn, "--seed", 1)
+    yield "search", (verb, *(("--beam", 3) if kind == "language_model" else ()))
 
 
 def exact(value: object) -> object:

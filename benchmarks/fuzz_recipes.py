@@ -74,12 +74,12 @@ def attempt(case: Case, folder: Path) -> bool:
     preflight.check(recipe)
     again = parse(type(recipe), plain(to_yaml(recipe), "recipe.yaml"))  # what a resumed run reads
     assert again == recipe, "the resolved recipe does not read back as itself"
-    words = recipe.data.tokenizer.size
-    outline = preflight.fitting(config, [words, words], torch.device("cpu"))
+    shapes = [recipe.data.tokenizer.size] * len(config.columns)
+    outline = preflight.fitting(config, shapes, torch.device("cpu"))
     small = sum(parameter.numel() for parameter in outline.parameters()) < SMALL
     if small:
         torch.manual_seed(recipe.training.seed)
-        build(config, words, words)
+        build(config, *shapes)
     return small
 
 

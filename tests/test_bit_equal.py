@@ -14,6 +14,8 @@ from regard.recipe import Recipe, override, parse, read_values
 def test_every_recipe_is_made_small_and_nothing_else(name):
     recipe, *words = bit_equal.words(name, Path("data"))
     values = read_values(recipe)
+    if "--text" in words:
+        values["data"]["train"] = {"text": "data/train.en"}
     if "--source" in words:
         values["data"] = {key: value for key, value in values["data"].items() if key != "corpus"}
         values["data"]["train"] = {"source": "data/train.la", "target": "data/train.en"}

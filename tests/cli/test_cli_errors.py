@@ -14,7 +14,7 @@ from regard.errors import UserError
         (["Bahdanau"], "did you mean 'bahdanau2015-small' or 'bahdanau2015'?"),
         (["demo", "model.encoder.cell=GRU"], "model.encoder.cell: unknown cell 'GRU'; did you mean 'gru'?"),
         (["."], ".: a directory without recipe.yaml; name a recipe, a .yaml file, a run or a model directory"),
-        (["zzz"], "choose from bahdanau2015, bahdanau2015-small, bytenet2016,"),
+        (["zzz"], "choose from arithmetic, bahdanau2015, bahdanau2015-small, bytenet2016,"),
         (["demo", "training.updatess=3"], "unknown key 'training.updatess'; did you mean 'updates'?"),
         (["demo", "trainin.updates=3"], "unknown key 'trainin'; did you mean 'training'?"),
         (["demo", "training.updates=many"], "training.updates: input should be a valid integer"),
