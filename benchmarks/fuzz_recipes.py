@@ -35,7 +35,7 @@ preflight.free_memory = lambda: 16 * 10**9  # the same everywhere, and so are th
 SECONDS = 10  # of one core, or ten times as many by the clock: more is a hang
 MEGABYTES = 4000  # more is a MemoryError, which is a traceback
 BLOCK = 50  # cases of one process
-LONGEST = 2000  # characters of a message
+LONGEST = 2500  # characters of a message
 SMALL = 2_000_000  # parameters that are really built
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from recipes_by_shape import WRITERS
+from recipes_by_shape import DESCRIBERS, WRITERS
 
 import regard
 from regard import run
@@ -118,11 +118,7 @@ def in_time(name):
     return pytest.param(name, marks=pytest.mark.slow) if twin or one_cell else name
 
 
-def reads_images(name):
-    return read_values(name)["data"].get("fields", {}).get("source", {}).get("kind") == "image"
-
-
-@pytest.mark.parametrize("name", list(filter(reads_images, WRITERS)))
+@pytest.mark.parametrize("name", DESCRIBERS)
 def test_a_recipe_for_images_overfits_saves_loads_and_decodes_the_same(name, pictures, tmp_path):
     captions = pictures
     values = read_values(name)
@@ -143,7 +139,7 @@ def test_a_recipe_for_images_overfits_saves_loads_and_decodes_the_same(name, pic
     assert found == same
 
 
-@pytest.mark.parametrize("name", [in_time(name) for name in WRITERS if not reads_images(name)])
+@pytest.mark.parametrize("name", [in_time(name) for name in WRITERS])
 def test_a_recipe_overfits_saves_loads_and_decodes_the_same(name, handful, tmp_path):
     folder, pairs = handful
     values = read_values(name)
@@ -207,7 +203,7 @@ def test_a_recipe_builds_at_its_own_size_and_loads_its_weights_back(name):
     """With numbers where there are not too many of them, in shape only otherwise."""
     config = configure(read_values(name)["model"])
     images = (
-        Shape("image", (64, 64, int(read_values(name)["data"]["fields"]["source"]["channels"]))) if reads_images(name) else None
+        Shape("image", (64, 64, int(read_values(name)["data"]["fields"]["source"]["channels"]))) if name in DESCRIBERS else None
     )
     with torch.device("meta"):
         outline = build(config, images or 60, 60)

@@ -9,14 +9,13 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
-from recipes_by_shape import LABELLERS, WRITERS
+from recipes_by_shape import DESCRIBERS, LABELLERS, WRITERS
 
 from regard.corpora import CORPORA, write
-from regard.recipe import Training, read_values
+from regard.recipe import Training
 
 pytestmark = pytest.mark.gpu
 SIDE_BY_SIDE = 14  # a GPU has room for as many, and a machine with one has the cores
-OWN_ROWS = [name for name in LABELLERS if "corpus" not in read_values(name)["data"]]  # the others: test_recipes_texts.py
 PRECISIONS = get_args(Training.model_fields["precision"].annotation)
 
 
@@ -49,6 +48,6 @@ def outcomes(request, tmp_path_factory):
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
-@pytest.mark.parametrize("name", [*WRITERS, *OWN_ROWS])
+@pytest.mark.parametrize("name", [*WRITERS, *DESCRIBERS, *LABELLERS])
 def test_a_recipe_goes_all_the_way(name, precision, outcomes):
     assert outcomes[name, precision].result() == ""

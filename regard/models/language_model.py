@@ -147,6 +147,10 @@ class LanguageModel(Generator):
             )
 
     @property
+    def carries_state(self) -> bool:  # type: ignore[override]
+        return self.carried is not None
+
+    @property
     def has_attention(self) -> bool:  # type: ignore[override]
         return False  # to a source
 

@@ -177,7 +177,7 @@ def test_what_is_not_there(tmp_path):
 
 def test_every_verb_takes_it_more_than_once(tmp_path):
     for command in app.registered_commands:
-        assert "--import" in regard(command.callback.__name__, "--help").out
+        assert "--import" in regard(command.name or command.callback.__name__, "--help").out
     assert all("--import" in regard("lab", name, "--help").out for name in ("cells", "attention"))
     for name in ("a", "b"):
         (tmp_path / f"{name}.py").write_text(

@@ -65,7 +65,8 @@ ODD = {
     "unknown_header.csv": ("word,phones\n" + TSV.replace("\t", ","), "first row: 'word' -> 'phones'"),
     "numbers.tsv": ("".join(f"{word}\t{at}.5\n" for at, word in enumerate(WORDS)), "note: the targets are numbers"),
     "swapped.tsv": (
-        "".join(f"{'ab'[at % 2]}\ttext {at} {word}\n" for at, word in enumerate(WORDS)), "are the columns swapped\\?"
+        "".join(f"{'ab'[at % 2]}\ttext {at} {word}\n" for at, word in enumerate(WORDS)),
+        "the first column is one of 2 values.*a label for each text",
     ),
     "good.txt": (TSV, "read as TSV, for its first line has a tab"),
 }  # fmt: skip

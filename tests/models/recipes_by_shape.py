@@ -9,6 +9,13 @@ def with_columns(*names):
     return [name for name in built_in() if set(configure(read_values(name)["model"]).columns) == set(names)]
 
 
-WRITERS = with_columns("source", "target")
+def reads_images(name):
+    return read_values(name)["data"].get("fields", {}).get("source", {}).get("kind") == "image"
+
+
+WRITERS = [name for name in with_columns("source", "target") if not reads_images(name)]
+DESCRIBERS = [name for name in with_columns("source", "target") if reads_images(name)]
 TEXTS = with_columns("target")
 LABELLERS = [*with_columns("source", "tags"), *with_columns("source", "label")]
+CHAINS = [name for name in LABELLERS if name.startswith("markov")]  # of generated rows
+LABELLERS = [name for name in LABELLERS if name not in CHAINS]

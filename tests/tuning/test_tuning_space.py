@@ -24,7 +24,7 @@ class Found:
 
 def point_of(table, chosen, **known):
     """As the rules choose."""
-    values = as_recipe(deepcopy(chosen), Found())
+    values = as_recipe(deepcopy(chosen), Found(), "bahdanau2015-small")
     values["data"]["train"] = {"pairs": str(table)}
     recipe = parse(Recipe, values)
     whole = recipe.model_copy(update={"model": configure(recipe.model).model_dump(mode="json")})
