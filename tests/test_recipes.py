@@ -30,7 +30,7 @@ def quick(values):
 SLOW = {"sutskever2014": (400, 0.005), "sutskever2014-small": (400, 0.005), "latin-lstm-tape": (250, 0.008)}
 SLOW |= dict.fromkeys(["gnmt2016-small", "deepatt2016", "deepatt2016-small"], (150, 0.005))
 SLOW |= {"gnmt2016": (700, 0.003), "shazeer2017-moe": (450, 0.005)}
-SLOW |= {"vinyals2015-small": (400, 0.003)}
+SLOW |= {"vinyals2015-small": (400, 0.003), "xu2015-hard-small": (450, 0.005)}
 USUAL = {"latin-hard", "latin-copy"}  # of the recipes for one cell each, which tests/nn holds to their laws
 
 
