@@ -5,13 +5,13 @@ import torch
 from recipes_by_shape import DESCRIBERS, WRITERS
 
 import regard
-from regard import run
+from regard import preflight, run
 from regard.corpora import CORPORA
 from regard.corpora.corpus import generate, write
 from regard.data.batching import reading
 from regard.data.fields import Shape
 from regard.models import build, configure
-from regard.recipe import Recipe, built_in, override, parse, read_values
+from regard.recipe import Recipe, built_in, override, parse, read, read_values
 
 SMALL = [
     "data.batch_tokens=256", "data.tokenizer.kind=word", "data.tokenizer.size=500", "training.updates=150",
@@ -33,7 +33,7 @@ SLOW = {"sutskever2014": (400, 0.005), "sutskever2014-small": (400, 0.005), "lat
 SLOW |= dict.fromkeys(["gnmt2016-small", "deepatt2016", "deepatt2016-small"], (150, 0.005))
 SLOW |= {"gnmt2016": (700, 0.003), "shazeer2017-moe": (450, 0.005)}
 SLOW |= dict.fromkeys(["latin-one-model", "latin-two-models", "latin-two-directions"], (400, 0.01))
-SLOW |= {"vinyals2015-small": (400, 0.003)}
+SLOW |= {"vinyals2015-small": (400, 0.003), "xu2015-hard-small": (450, 0.005)}
 # of the recipes for one cell each, which tests/nn holds to their laws
 USUAL = {"latin-hard", "latin-copy", "latin-self-attention", "latin-one-model"}
 
@@ -216,3 +216,10 @@ def test_a_recipe_builds_at_its_own_size_and_loads_its_weights_back(name):
     batch, words = reading(torch.randint(4, 50, (2, 3)), torch.tensor([3, 2]), *copies), torch.randint(4, 50, (2, 4))
     batch = batch if images is None else reading(torch.randint(0, 256, (2, *images.sizes), dtype=torch.uint8))
     torch.testing.assert_close(other.eval()(batch, words), model.eval()(batch, words))
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in built_in() if name not in ("shazeer2017-moe", "transformer-moe")]
+)  # too large
+def test_a_recipe_is_refused_nothing_as_it_stands(name):
+    preflight.check(read(name))

@@ -136,5 +136,7 @@ def quiet(model):
     for part in model.modules():
         if hasattr(part, "p"):
             part.p = 0.0
+        if hasattr(part, "weight_drop"):
+            part.weight_drop = 0.0
         if hasattr(part, "noise") and hasattr(part, "choose"):
             part.noise = None

@@ -4,6 +4,7 @@ import pytest
 import torch
 from citizens import BODIES
 from kinds import KINDS
+from test_kinds import quiet
 from tiny import FEW, VOCABULARY
 
 from regard.data.batching import Batch, Column
@@ -153,11 +154,18 @@ def test_what_does_not_fit_is_said():
 @pytest.mark.gpu
 @pytest.mark.parametrize(("encoder", "way", "decoder"), CASES)
 def test_a_gpu_computes_what_a_cpu_computes(encoder, way, decoder):
+    if "hard" in decoder or "gumbel" in decoder:
+        pytest.skip("draws differ between devices")
     here, there, values = reader(encoder, way, decoder), reader(encoder, way, decoder), images()
     there.load_state_dict(here.state_dict())
     there = there.cuda()
+    quiet(here)  # cuDNN has no way back but in training
+    quiet(there)
     for model, device in ((here, "cpu"), (there, "cuda")):
         model(batch(values.to(device)), TARGET.to(device)).square().sum().backward()
     for (part, ours), theirs in zip(here.named_parameters(), there.parameters(), strict=True):
-        scale = ours.grad.abs().max()
+        if ours.grad is None:  # experts that nothing was sent to
+            assert theirs.grad is None
+            continue
+        scale = ours.grad.abs().max().clamp(min=1e-6)
         torch.testing.assert_close(theirs.grad.cpu() / scale, ours.grad / scale, rtol=5e-3, atol=5e-4, msg=part)
