@@ -129,7 +129,7 @@ class SelfAttending(Connection):
 
     def forward(
         self, inputs: Tensor, outputs: Outputs, share: Tensor | None = None, lengths: Int[Tensor, "batch"] | None = None
-    ) -> Outputs:
+    ) -> Float[Tensor, "batch time joined"]:
         visible = None if lengths is None else length_mask(lengths, outputs.shape[1])
         read = self.turn(outputs, lengths)
         return beside(outputs, self.turn(self.attention(read, visible).context, lengths))
