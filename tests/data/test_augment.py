@@ -22,7 +22,7 @@ def test_a_shift_moves_everything_and_loses_nothing():
     """All places within reach and within the picture occur, and no other."""
     picture, places = drawn(), set()
     for chance in chances():
-        found = AUGMENTATIONS["shift"](picture, 3, chance)
+        found = AUGMENTATIONS["shift"](picture, 3.0, chance)
         rows, columns = np.nonzero((found != 9).all(axis=2))
         top, left = rows.min(), columns.min()
         np.testing.assert_array_equal(found[top : top + 5, left : left + 4], picture[2:7, 8:12])
@@ -38,7 +38,7 @@ def test_an_empty_picture_and_a_full_one_stay():
     edge[:, 0] = 60
     for picture in (np.full((4, 5, 1), 7, np.uint8), full, edge):
         for chance in chances():
-            np.testing.assert_array_equal(AUGMENTATIONS["shift"](picture, 2, chance), picture)
+            np.testing.assert_array_equal(AUGMENTATIONS["shift"](picture, 2.0, chance), picture)
 
 
 def test_brightness_is_one_factor():
@@ -69,7 +69,7 @@ def batch(rows):
 
 
 def test_a_change_depends_on_seed_step_and_row_alone():
-    amounts = {"shift": 2, "noise": 0.1, "brightness": 0.3}
+    amounts = {"shift": 2.0, "noise": 0.1, "brightness": 0.3}
     found = augment(batch([0, 1, 2]), amounts, seed=3, step=7)
     other = augment(batch([2, 0]), amounts, seed=3, step=7)
     np.testing.assert_array_equal(other["source"].values, found["source"].values[[2, 0]])
