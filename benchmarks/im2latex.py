@@ -1,6 +1,6 @@
 """The formulas of im2latex_small as files that `regard train` reads: an array of bytes and a line for each image.
 
-python benchmarks/im2latex.py /work/shared/data/im2latex_small OUT
+python benchmarks/im2latex.py ../shared/data/im2latex_small OUT
 """
 
 import gzip

@@ -122,7 +122,7 @@ class _UseWeight(torch.autograd.Function):
         return matmul(gradient, weight.T), None, None, None
 
 
-def bind_linear(layer: nn.Linear) -> Callable[[Float[Tensor, "*rows input"]], Float[Tensor, "*rows output"]]:
+def bind_linear(layer: nn.Linear | Projection) -> Callable[[Float[Tensor, "*rows input"]], Float[Tensor, "*rows output"]]:
     """`layer` as a function for one pass over a sequence."""
     return bind_projection(layer.weight, layer.bias)
 

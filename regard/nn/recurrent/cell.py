@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from regard.errors import UserError
-from regard.nn.linear import Linear, bind_linear
+from regard.nn.linear import Linear, Projection, bind_linear
 
 
 class Hidden(NamedTuple):
@@ -160,7 +160,7 @@ class GatedCell(Cell):
     def bind_project(self) -> Callable[[Tensor], Tensor]:
         return self.bind_map("x", self.from_input)
 
-    def bind_map(self, letter: str, linear: nn.Linear) -> Callable[[Tensor], Tensor]:
+    def bind_map(self, letter: str, linear: nn.Linear | Projection) -> Callable[[Tensor], Tensor]:
         """The product of one term for one pass, normalised if the cell is (Ba et al. 2016, section 3.1)."""
         product = bind_linear(linear)
         return (lambda inputs: self.norm(letter, product(inputs))) if self.normed else product
@@ -168,8 +168,8 @@ class GatedCell(Cell):
     def norm(self, letter: str, share: Tensor) -> Tensor:
         return self.norms[letter](share) if self.normed else share
 
-    def recurrent(self, letter: str) -> nn.Linear | None:
-        linear: nn.Linear | None = getattr(self, RECURRENT[letter])
+    def recurrent(self, letter: str) -> nn.Linear | Projection | None:  # Projection: with dropped weights
+        linear: nn.Linear | Projection | None = getattr(self, RECURRENT[letter])
         return linear
 
     def bind(self, mask: Float[Tensor, "batch hidden"] | None = None) -> Step:
@@ -215,6 +215,7 @@ class GatedCell(Cell):
         """In the order of torch.nn's recurrent layers, which their scans take."""
         recurrent = self.recurrent("h")
         assert recurrent is not None
+        assert recurrent.bias is not None
         return [self.from_input.weight, recurrent.weight, self.from_input.bias, recurrent.bias]
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> "GatedCell":
