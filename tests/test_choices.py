@@ -75,6 +75,17 @@ CASES = {
         lambda chance: (sentence(chance), str(chance.randint(1, 25))), 300,
         lambda it: kinds(it) == {"source": "bpe", "target": "word"},
     ),
+    "code: names and signs": (
+        lambda chance: (one := sentence(chance, 5), f"{one.replace(' ', '.')} = {chance.choice(WORDS)}()"), 300,
+        lambda it: kinds(it) == "code",
+    ),
+    "as many signs, but names that the source has not": (
+        lambda chance: (sentence(chance, 5), f"{sentence(chance, 5).replace(' ', '.')} = {chance.choice(WORDS)}()"), 300,
+        lambda it: kinds(it) == "bpe",
+    ),
+    "names of the source, but few signs": (
+        lambda chance: (one := sentence(chance, 9), f"{one} ( )"), 300, lambda it: kinds(it) == "bpe",
+    ),
     "one word of an open set is spelled": (
         lambda chance: (sentence(chance), chance.choice(WORDS) + chance.choice(WORDS)), 300,
         lambda it: kinds(it) == {"source": "bpe", "target": "character"},

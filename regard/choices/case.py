@@ -25,17 +25,18 @@ class Case(NamedTuple):
         """What the tokens of a column are, as the rule `tokenizer` chose."""
         own = self.chosen.get(f"data.fields.{column}", {}).get("tokenizer")
         kind = (own or self.chosen["data.tokenizer"])["kind"]
-        return {"character": "characters", "word": "words"}.get(kind, "subwords")
+        return {"character": "characters", "word": "words", "code": "names and signs"}.get(kind, "subwords")
 
     def tokens(self, column: str) -> float:
         """Of a row, on average; a subword has about four characters where vocabularies are of a usual size."""
         facts, unit = self.found.columns[column], self.unit(column)
-        return {"characters": facts.characters.mean, "words": facts.words.mean, "subwords": facts.characters.mean / 4}[unit] + 1
+        known = {"characters": facts.characters.mean, "words": facts.words.mean}
+        return known.get(unit, facts.characters.mean / 4) + 1
 
     @property
     def small_symbols(self) -> bool:
         """Letters, phonemes, commands: a closed set of symbols on both sides."""
-        return "subwords" not in (self.unit("source"), self.unit("target"))
+        return {self.unit("source"), self.unit("target")} <= {"words", "characters"}
 
     @property
     def epoch(self) -> float:

@@ -9,7 +9,7 @@ from regard.choices.text import longest_tokens, round_up
 def copying(case: Case) -> Values:
     """Where much of what is written stands in the source; of letters and other small symbols, only with few rows."""
     found, units = case.found, (case.unit("source"), case.unit("target"))
-    overlap = found.copied_words if units[1] == "words" else found.copied_letters
+    overlap = {"words": found.copied_words, "names and signs": found.copied_names}.get(units[1], found.copied_letters)
     if units[0] != units[1] or overlap < 0.35 or (case.small_symbols and found.rows >= 3_000):
         return {}
     made_up = {"training.made_up_stems": 0.66} if case.small_symbols and found.rows <= FEW else {}
@@ -49,7 +49,7 @@ def family(case: Case) -> Values:
         if rows < 3_000:
             return recurrent("gru", 64, 128, 1, 0.3)
         return recurrent("gru", 128, 256, 1, 0.3) if rows < 30_000 else recurrent("lstm", 256, 256, 2, 0.3)
-    if case.machine.gpu and rows >= 10_000:
+    if case.machine.gpu and rows >= (100_000 if case.unit("target") == "names and signs" else 10_000):
         if words < 1_000_000:
             return transformer(256, 512, 4, 4, 0.3)
         return (

@@ -18,6 +18,12 @@ def spelled(facts: ColumnFacts) -> bool:
     return (facts.words.mean <= 3.5 and facts.characters.mean <= 40) or (facts.unspaced > 0.3 and facts.characters.mean <= 150)
 
 
+def code(case: Case) -> bool:
+    """Names between signs, as programs and records have them, and many of the names stand in the source."""
+    target = case.found.target
+    return not symbols(target) and not spelled(target) and target.signs >= 0.1 and case.found.copied_names >= 0.35
+
+
 def subword_size(case: Case, column: ColumnFacts) -> int:
     """Larger vocabularies for more text; never fewer pieces than twice the letters."""
     words = case.found.rows * column.characters.mean / 5
@@ -33,6 +39,8 @@ def tokenizer(case: Case) -> Values:
     """For each column one of its own; one vocabulary for both where both are cut into subwords of one script."""
     if "data.tokenizer" in case.chosen:
         return {}  # the user's own
+    if code(case):  # names that come once are unknown: so it learns to copy them
+        return {"data.tokenizer": {"kind": "code", "size": 8000, "min_count": 2}}
     found: dict[str, dict[str, Any]] = {}
     for name, facts in case.found.columns.items():
         if symbols(facts):
@@ -57,6 +65,7 @@ def tell_tokenizer(case: Case) -> str:
         why = {
             "words": f"symbols that spaces separate, {facts.vocabulary:,} of them, {facts.new_words:.1%} new in rows not seen",
             "characters": f"{facts.characters.mean:.0f} characters in {facts.words.mean:.1f} words per row",
+            "names and signs": f"{facts.signs:.0%} signs; {case.found.copied_names:.0%} of the target's names are in the source",
             "subwords": f"sentences of {facts.words.mean:.0f} words, {facts.new_words:.1%} of them new in rows not seen",
         }[case.unit(name)]
         told.append(f"{name} as {case.unit(name)} ({why})")
@@ -71,9 +80,8 @@ def rows_fit(case: Case) -> Values:
 
 def longest_tokens(case: Case, column: str) -> float:
     facts = case.found.columns[column]
-    return {"characters": facts.characters, "words": facts.words, "subwords": facts.characters}[case.unit(column)].longest / (
-        2 if case.unit(column) == "subwords" else 1
-    )
+    unit = case.unit(column)
+    return (facts.words if unit == "words" else facts.characters).longest / (1 if unit in ("words", "characters") else 2)
 
 
 def round_up(number: float) -> int:
@@ -87,7 +95,7 @@ def decoding(case: Case) -> Values:
     if units == ("words", "words"):
         ratio = pair["words"]
     elif "words" not in units:
-        ratio = pair["characters"] * (2 if units == ("subwords", "subwords") else 4 if units[0] == "subwords" else 1)
+        ratio = pair["characters"] * (1 if units[0] == "characters" else 4 if units[1] == "characters" else 2)
     else:
         source, target = (case.found.columns[name] for name in ("source", "target"))
         per_word = max(source.letters_in_word + 1, target.letters_in_word + 1)

@@ -21,6 +21,7 @@ SAMPLE = 20_000  # rows that are looked into
 SHOWN = 3  # bad rows that are named
 LETTERS = 2_000  # distinct characters whose script is looked up
 WHITE = re.compile(r"^\s|\s$|\s\s|[^\S ]")  # white space that splitting at spaces and joining again would lose
+NAME = re.compile(r"\w+")
 NUMBER = re.compile(r"[-+]?\d+([.,]\d+)*")
 
 
@@ -44,6 +45,7 @@ class ColumnFacts(NamedTuple):
     new_words: float  # the share of words in a tenth of the rows that the other rows do not have
     distinct: int  # values
     unspaced: float  # the share of characters of scripts that put no spaces between words
+    signs: float  # the share of characters, without white space, that are neither letters nor digits
     white: float  # the share of rows with indentation, tabs, line ends, or several spaces in a row
     numbers: float  # the share of rows that are a number and nothing else
 
@@ -62,6 +64,7 @@ class Survey(NamedTuple):
     same: float  # the share of rows whose columns are equal
     copied_words: float  # the share of the target's words that stand in its source
     copied_letters: float  # the same of its characters, three in a row
+    copied_names: float  # the same of its runs of letters and digits
     equal_words: float  # the share of rows with as many words on both sides
     ratio: Spread  # the target's length over the source's, in characters
     longest_ratio: dict[str, float]  # the same, the largest but for one row in a thousand, by unit
@@ -131,6 +134,7 @@ def facts_of_pairs(pairs: Sequence[tuple[str, str]]) -> dict[str, Any]:
         "same": share(source == target for source, target in pairs),
         "copied_words": found_in(words),
         "copied_letters": found_in([(three(source), three(target)) for source, target in pairs]),
+        "copied_names": found_in([(NAME.findall(source), NAME.findall(target)) for source, target in pairs]),
         "equal_words": share(len(source) == len(target) for source, target in words),
         "by_place": told_by_place([row for row in words if len(row[0]) == len(row[1])]),
         "ratio": spread_of(map(ratio, pairs)),
@@ -194,6 +198,7 @@ def column_facts(texts: Sequence[str]) -> ColumnFacts:
         new_words=new_words(words),
         distinct=len(set(texts)),
         unspaced=sum(count for letter, count in letters.items() if UNSPACED.match(letter)) / total,
+        signs=1 - sum(count for letter, count in letters.items() if letter.isalnum()) / max(spelled, 1),
         white=share(WHITE.search(text) is not None for text in texts),
         numbers=share(NUMBER.fullmatch(text.strip()) is not None for text in texts),
     )

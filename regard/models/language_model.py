@@ -147,11 +147,6 @@ class LanguageModel(Generator):
             )
 
     @property
-    def carries_state(self) -> bool:  # type: ignore[override]
-        """Windows of a text; and weights that are dropped: CUDA records no graph of their way back."""
-        return self.carried is not None or getattr(self.decoder, "weight_drop", 0.0) > 0
-
-    @property
     def has_attention(self) -> bool:  # type: ignore[override]
         return False  # to a source
 

@@ -4,6 +4,7 @@ A GPU computes a step of a decoder in less time than Python needs to ask for it.
 with other numbers in the same places: one graph for each tuple of shapes that recurs.
 """
 
+import gc
 import warnings
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -118,6 +119,7 @@ class Captured:
 
     def recorded(self, inputs: Sequence[Any]) -> Recording:
         if self.pool is None:
+            gc.collect()  # what an earlier run left would tie the gradients of this one to the stream of that one
             self.pool, self.aside = torch.cuda.graph_pool_handle(), torch.cuda.Stream()  # type: ignore[no-untyped-call]
         chance = torch.cuda.get_rng_state()
         try:

@@ -39,7 +39,8 @@ def test_the_interval_of_a_label_is_that_of_resampled_rows():
     for _ in range(1000):
         drawn = generator.integers(30, size=30)
         given, wanted = [found[row] == ["N"] for row in drawn], [truth[row] == ["N"] for row in drawn]
-        values.append(f1(sum(a and b for a, b in zip(given, wanted, strict=True)), sum(given), sum(wanted)))
+        counts = (sum(a and b for a, b in zip(given, wanted, strict=True)), sum(given), sum(wanted))
+        values.append(f1(*map(float, counts)))
     assert part.interval == pytest.approx(tuple(np.percentile(values, [2.5, 97.5])))
 
 

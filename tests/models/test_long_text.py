@@ -17,6 +17,7 @@ from regard.errors import UserError
 from regard.models import build, configure
 from regard.models.directory import Bundle
 from regard.models.interface import LossOptions
+from regard.nn.kernels.recurrent.equation import numbers_of
 from regard.nn.recurrent.cells import CELLS
 from regard.nn.recurrent.layers import weight_dropped
 from regard.nn.recurrent.scan import scan
@@ -155,6 +156,12 @@ def test_dropped_weights_are_zeros_of_torchs_lstm(path):
     expected.sum().backward()
     torch.testing.assert_close(cell.from_hidden.weight.grad, oracle.weight_hh_l0.grad * share.detach())
     assert weight_dropped(cell.eval(), 0.5) is cell
+
+
+def test_what_is_known_of_an_equation_keeps_no_dropped_weights():
+    cell = CELLS["lstm"](3, 4).train()
+    first, second = (weight_dropped(cell, 0.5) for _ in range(2))
+    assert numbers_of(first) == numbers_of(second) == numbers_of(cell)
 
 
 @pytest.mark.parametrize("cell", [name for name in CELLS if name not in FIXED])

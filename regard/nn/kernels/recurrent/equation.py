@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from regard.nn.linear import Projection
 from regard.nn.recurrent.cell import GatedCell
 
 BLOCKS, STATES, VECTORS = 4, 2, 3  # the most that the kernels carry
@@ -226,9 +227,10 @@ _KNOWN: dict[tuple[Any, ...], tuple[bool, str | None]] = {}
 
 
 def numbers_of(cell: GatedCell) -> tuple[Any, ...]:
-    """What tells one cell's equation from another's: its class, and the numbers that its instance holds."""
-    simple = (int, float, str, tuple)
-    return (type(cell), *sorted((name, value) for name, value in vars(cell).items() if isinstance(value, simple)))
+    """What tells one cell's equation from another's: its class, and the numbers that its instance holds. Not its maps, which
+    stand among them where weights are dropped: what is known would keep them, and all that leads to them, for ever."""
+    simple = {name: value for name, value in vars(cell).items() if isinstance(value, int | float | str | tuple)}
+    return (type(cell), *sorted((name, value) for name, value in simple.items() if not isinstance(value, Projection)))
 
 
 def known(cell: GatedCell) -> tuple[bool, str | None]:
