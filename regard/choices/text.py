@@ -65,7 +65,7 @@ def tell_tokenizer(case: Case) -> str:
         why = {
             "words": f"symbols that spaces separate, {facts.vocabulary:,} of them, {facts.new_words:.1%} new in rows not seen",
             "characters": f"{facts.characters.mean:.0f} characters in {facts.words.mean:.1f} words per row",
-            "names and signs": f"{facts.signs:.0%} signs; {case.found.copied_names:.0%} of the target's names are in the source",
+            "names and signs": f"{facts.signs:.0%} signs, {case.found.copied_names:.0%} of the names are in the source",
             "subwords": f"sentences of {facts.words.mean:.0f} words, {facts.new_words:.1%} of them new in rows not seen",
         }[case.unit(name)]
         told.append(f"{name} as {case.unit(name)} ({why})")
