@@ -8,14 +8,16 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from regard.decoding.greedy import cut
-from regard.decoding.hypothesis import Found, require_numbers
+from regard.decoding.hypothesis import END_MARK, LIMIT, ON_STEP, Found, require_numbers
 from regard.decoding.ranking import NORMALISATIONS, Coverage
 from regard.decoding.rules import SearchStepFunction
 from regard.decoding.streaming import Watch
+from regard.decoding.trace import Trace
 from regard.nn.state import repeat_rows, select_rows
 from regard.recipe import choose
 
 IMPOSSIBLE = float("-inf")
+ENDS = (END_MARK, LIMIT, ON_STEP)
 
 
 class Beam(NamedTuple):
@@ -30,6 +32,11 @@ class Beam(NamedTuple):
         by_length = self.totals / norm
         return by_length if covered is None else by_length + covered.gather(1, self.parents)
 
+    @property
+    def origin(self) -> tuple[Int[Tensor, "batch width"], Int[Tensor, "batch width"]]:
+        """Whose children they are, and by which word."""
+        return self.parents, self.tokens[..., -1]
+
     def only(self, these: Bool[Tensor, "batch width"]) -> "Beam":
         return self._replace(totals=self.totals.masked_fill(~these, IMPOSSIBLE))
 
@@ -40,16 +47,16 @@ class Pool(NamedTuple):
     tokens: Int[Tensor, "batch width length"]
     totals: Float[Tensor, "batch width"]
     scores: Float[Tensor, "batch width"]
-    cut: Bool[Tensor, "batch width"]  # which of them have no end mark
+    ends: Int[Tensor, "batch width"]  # why each closed and where it stood: width * (its number in ENDS) + its place
 
-    def add(self, beam: Beam, scores: Float[Tensor, "batch width"], end: int, cut: bool) -> "Pool":
+    def add(self, beam: Beam, scores: Float[Tensor, "batch width"], end: int, ends: Int[Tensor, "#batch width"]) -> "Pool":
         """The best of what is here and what has just closed."""
         room = beam.tokens.shape[-1] - self.tokens.shape[-1]
         tokens = torch.cat([torch.nn.functional.pad(self.tokens, (0, room), value=end), beam.tokens], dim=1)
         best, index = torch.cat([self.scores, scores], dim=1).topk(self.scores.shape[1])
         totals = torch.cat([self.totals, beam.totals], dim=1).gather(1, index)
-        cuts = torch.cat([self.cut, torch.full_like(scores, cut, dtype=torch.bool)], dim=1).gather(1, index)
-        return Pool(tokens.gather(1, index[..., None].expand(-1, -1, tokens.shape[-1])), totals, best, cuts)
+        all_ends = torch.cat([self.ends, ends.expand_as(self.ends)], dim=1).gather(1, index)
+        return Pool(tokens.gather(1, index[..., None].expand(-1, -1, tokens.shape[-1])), totals, best, all_ends)
 
 
 def beam_search(
@@ -63,6 +70,7 @@ def beam_search(
     length_norm: str = "power",
     coverage: Coverage | None = None,
     watch: Watch | None = None,
+    trace: Trace | None = None,
 ) -> list[list[Found]]:
     """The best outputs of each sentence by log p / norm(length) + what `coverage` makes of where they looked.
 
@@ -74,7 +82,8 @@ def beam_search(
     nothing = torch.full((batch, width), IMPOSSIBLE, device=start.device)
     beam = Beam(start.new_zeros(batch, width, 0), nothing, start.new_zeros(batch, width))
     beam.totals[:, 0] = 0.0  # all hypotheses start equal: keep one, or the first step returns copies of it
-    pool = Pool(beam.tokens, *(torch.full_like(beam.totals, IMPOSSIBLE),) * 2, torch.zeros_like(beam.totals, dtype=torch.bool))
+    pool = Pool(beam.tokens, *(torch.full_like(beam.totals, IMPOSSIBLE),) * 2, torch.zeros_like(beam.parents))
+    place = torch.arange(width, device=start.device)[None]
     words, closed = start.repeat_interleave(width), torch.zeros_like(start)
     normalise = choose(NORMALISATIONS, length_norm, "normalisation of length")
     seen, covered = None if coverage is None else coverage.start(width), None
@@ -85,22 +94,25 @@ def beam_search(
             seen = coverage.add(seen, weights)
             covered = coverage.score(seen).view(batch, width)
         beam, ended = extend(beam, require_numbers(log_probs).view(batch, width, -1), end)
+        if trace is not None:
+            made = [torch.cat(sides, dim=1) for sides in zip(ended.origin, beam.origin, strict=True)]
+            trace.add(log_probs.view(batch, width, -1), weights, *made)
         norm = normalise(length, length_penalty)
         closed = closed + (ended.totals > IMPOSSIBLE).sum(dim=1)
-        pool = pool.add(ended, ended.scores(norm, covered), end, cut=False)
+        pool = pool.add(ended, ended.scores(norm, covered), end, place)
         scores = beam.scores(norm, covered)
         going = ((closed < width) | (scores.amax(dim=1) > pool.scores[:, 0]))[:, None].expand_as(scores)
-        stays = going if last is None else going & ~last.view(batch, width).gather(1, beam.parents)
+        allowed = stays = going if last is None else going & ~last.view(batch, width).gather(1, beam.parents)
         if watch is not None:
             stays = stays & watch(*leaders(beam, scores, pool), (stays & (scores > IMPOSSIBLE)).any(dim=1))[:, None]
-        cut_short = beam.only(going & ~stays)
-        pool = pool.add(cut_short, cut_short.scores(norm, covered), end, cut=True)
+        cut_short, why = beam.only(going & ~stays), place + width if watch is None else place + width * (1 + allowed.long())
+        pool = pool.add(cut_short, cut_short.scores(norm, covered), end, why)
         beam = beam.only(stays)
         if not (beam.totals > IMPOSSIBLE).any():
             break
         rows = (torch.arange(batch, device=start.device)[:, None] * width + beam.parents).flatten()
         (state, seen), words = select_rows((state, seen), rows), beam.tokens[..., -1].flatten()
-    return read(pool, end)
+    return read(pool, end, trace)
 
 
 def leaders(
@@ -127,8 +139,14 @@ def extend(beam: Beam, log_probs: Float[Tensor, "batch width vocabulary"], end: 
     return Beam(kept, best, parents.gather(1, index)), ended
 
 
-def read(pool: Pool, end: int) -> list[list[Found]]:
-    return [
-        [Found(cut(tokens, end), *rest) for tokens, *rest in zip(*sentence, strict=True) if rest[1] > IMPOSSIBLE]
-        for sentence in zip(*(column.tolist() for column in pool), strict=True)
-    ]
+def read(pool: Pool, end: int, trace: Trace | None) -> list[list[Found]]:
+    found = list[list[Found]]()
+    for sentence, columns in enumerate(zip(*(column.tolist() for column in pool), strict=True)):
+        found.append([])
+        for tokens, total, score, ended in zip(*columns, strict=True):
+            if score > IMPOSSIBLE:
+                why, place = divmod(ended, len(columns[0]))
+                one = Found(cut(tokens, end), total, score, ENDS[why])
+                place, length = place + len(columns[0]) * (why > 0), len(one.tokens) + (why == 0)
+                found[-1].append(one if trace is None else trace.describe(one, length, sentence, place))
+    return found

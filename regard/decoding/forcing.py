@@ -82,11 +82,8 @@ class TeacherForced(Trained):
         def read(steps: Steps, targets: Tokens, sources: Tokens) -> Iterator[list[Alignment]]:
             assert steps.weights is not None
             looks = [read_weights(steps.weights, reading).float().cpu().numpy() for reading in readings]
-            marks, regions = self.fields["source"].marks, self.model.regions
             for row, (source, target) in enumerate(zip(sources, targets, strict=True)):
-                places = len(source) + marks if regions is None else regions.rows * regions.columns
-                seen = [weights[row, : len(target), :places] for weights in looks]
-                yield self.by_words(source, target, seen, sides)
+                yield self.by_words(source, target, [weights[row, : len(target)] for weights in looks], sides)
 
         both = list(pairs)
         found = self.force(both, read, return_weights=True)
@@ -155,11 +152,13 @@ class TeacherForced(Trained):
         return found._replace(source=source, target=own(self.target, pair[1], found.target, sides[1]))
 
     def by_words(
-        self, source: Sequence[int], target: Sequence[int], looks: Sequence[Float[np.ndarray, "target tokens"]], sides: Sides
+        self, source: Sequence[int], target: Sequence[int], looks: Sequence[Float[np.ndarray, "target places"]], sides: Sides
     ) -> list[Alignment]:
-        """From tokens to words, where `sides` does not keep tokens; all looks are at the same pair and at its end mark."""
+        """From tokens to words, where `sides` does not keep tokens; all looks are at one pair, its end mark and padding."""
         targets, wrote = units(self.target, target, sides[1])
-        field, places = self.fields["source"], looks[0].shape[1]
+        field, regions = self.fields["source"], self.model.regions
+        places = len(source) + field.marks if regions is None else regions.rows * regions.columns
+        looks = [weights[:, :places] for weights in looks]
         if not isinstance(field, Text):  # a column for each position, or for each region of an image
             numbers = [str(place) for place in range(1, places + 1)]
             return [Alignment(numbers, targets, merge_pieces(weights, range(places), wrote)) for weights in looks]

@@ -1,11 +1,12 @@
 """A trained model that writes: generate, search, sample."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import Any, overload
 
 import torch
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.data.batching import Batch, Column
@@ -14,12 +15,14 @@ from regard.data.tokenizers import END, START
 from regard.decoding.beam import beam_search
 from regard.decoding.forcing import TeacherForced
 from regard.decoding.greedy import cut, greedy_search
-from regard.decoding.hypothesis import Found, Hypothesis
+from regard.decoding.hypothesis import LIMIT, ON_STEP, Found, Hypothesis
 from regard.decoding.inputs import Texts, texts_of
 from regard.decoding.ranking import Coverage
+from regard.decoding.reading import Alignment, read_head, read_weights
 from regard.decoding.rules import Request, limit_met, max_lengths, requested, ruled
 from regard.decoding.sampling import Sampling, chances_of, sample
 from regard.decoding.streaming import OnStep, PartialOutput, Tell, watcher
+from regard.decoding.trace import NONE, Details, Trace
 from regard.decoding.trained import Answers, batches
 from regard.decoding.unknown import replace_unknown, require_looks
 from regard.errors import UserError, refuse
@@ -62,36 +65,43 @@ class TrainedGenerator(TeacherForced):
 
     @overload
     def search(
-        self, texts: str, decoding: Decoding | None = None, *, on_step: OnStep | None = None, **changes: Any
-    ) -> list[Hypothesis]: ...
+        self, texts: str, decoding: Decoding | None = None, *, on_step: OnStep | None = None, token_scores: bool = False,
+        alignment: bool = False, **changes: Any,
+    ) -> list[Hypothesis]: ...  # fmt: skip
     @overload
     def search(
-        self, texts: Iterable[str], decoding: Decoding | None = None, *, on_step: OnStep | None = None, **changes: Any
-    ) -> list[list[Hypothesis]]: ...
-    def search(self, texts: Texts, decoding: Decoding | None = None, *, on_step: OnStep | None = None, **changes: Any) -> Any:
-        """All hypotheses of each text's beam, best first; none for an empty text."""
+        self, texts: Iterable[str], decoding: Decoding | None = None, *, on_step: OnStep | None = None,
+        token_scores: bool = False, alignment: bool = False, **changes: Any,
+    ) -> list[list[Hypothesis]]: ...  # fmt: skip
+    def search(
+        self, texts: Texts, decoding: Decoding | None = None, *, on_step: OnStep | None = None, token_scores: bool = False,
+        alignment: bool = False, **changes: Any,
+    ) -> Any:  # fmt: skip
+        """All hypotheses of each text's beam, best first; none for an empty text. With `token_scores` each tells the
+        log-probability of every token, with `alignment` where the search looked for every word."""
         lines, alone = texts_of(texts, "search")
-        found = self.answer(lines, self.settings(decoding, **changes), on_step=on_step).all("texts")
+        settings, details = self.settings(decoding, **changes), Details(token_scores, alignment)
+        found = self.answer(lines, settings, on_step=on_step, details=details).all("texts")
         return found[0] if alone else found
 
     @overload
     def sample(
         self, texts: str, count: int = 1, sampling: Sampling | None = None, decoding: Decoding | None = None, *,
-        on_step: OnStep | None = None, **changes: Any,
+        on_step: OnStep | None = None, token_scores: bool = False, alignment: bool = False, **changes: Any,
     ) -> list[Hypothesis]: ...  # fmt: skip
     @overload
     def sample(
         self, texts: Iterable[str], count: int = 1, sampling: Sampling | None = None, decoding: Decoding | None = None, *,
-        on_step: OnStep | None = None, **changes: Any,
+        on_step: OnStep | None = None, token_scores: bool = False, alignment: bool = False, **changes: Any,
     ) -> list[list[Hypothesis]]: ...  # fmt: skip
     def sample(
         self, texts: Texts, count: int = 1, sampling: Sampling | None = None, decoding: Decoding | None = None, *,
-        on_step: OnStep | None = None, **changes: Any,
+        on_step: OnStep | None = None, token_scores: bool = False, alignment: bool = False, **changes: Any,
     ) -> Any:  # fmt: skip
         """`count` outputs of each text in the order they were drawn: a function of the seed and the text alone."""
         lines, alone = texts_of(texts, "sample")
-        settings = self.settings(decoding, **{"beam": count, **changes})
-        found = self.answer(lines, settings, sampling or Sampling(), on_step).all("texts")
+        settings, details = self.settings(decoding, **{"beam": count, **changes}), Details(token_scores, alignment)
+        found = self.answer(lines, settings, sampling or Sampling(), on_step, details).all("texts")
         return found[0] if alone else found
 
     def look(self, text: str, output: str | None = None, tokens: bool | None = None) -> Look:
@@ -123,10 +133,12 @@ class TrainedGenerator(TeacherForced):
         return PictureLook(name, written, heatmap, Panels(images[0][0], found.target, weights, heatmap.title))
 
     def answer(
-        self, lines: Sequence[str], settings: Decoding, sampling: Sampling | None = None, on_step: OnStep | None = None
-    ) -> Answers[list[Hypothesis]]:
+        self, lines: Sequence[str], settings: Decoding, sampling: Sampling | None = None, on_step: OnStep | None = None,
+        details: Details = NONE,
+    ) -> Answers[list[Hypothesis]]:  # fmt: skip
         if settings.replace_unknown:
             require_looks(self)
+        self.require(details)
         (tokens, problems), offers = self.encoded("source", lines), self.offers(lines)
         problems |= self.problems(tokens)
         results: list[list[Hypothesis] | None] = [None if row in problems else [] for row in range(len(lines))]
@@ -134,13 +146,16 @@ class TrainedGenerator(TeacherForced):
         for rows in batches(self.sizes(tokens, settings), settings.batch_tokens // settings.beam, readable):
             copies = self.copies([offers[row] for row in rows])
             tells = None if on_step is None else [self.tell(on_step, row, offers[row]) for row in rows]
-            found = self.search_batch([tokens[row] for row in rows], settings, copies, sampling, tells)
+            found = self.search_batch([tokens[row] for row in rows], settings, copies, sampling, tells, details)
             for row, each in zip(rows, found, strict=True):
-                results[row] = [self.read(one, offers[row].extra) for one in each]
+                limit = self.limit_met(tokens[row], settings) if any(one.end == LIMIT for one in each) else LIMIT
+                results[row] = [self.read(one, tokens[row], offers[row], limit) for one in each]
         if settings.replace_unknown:
             results = replace_unknown(self, lines, tokens, offers, results, self.dictionary)
-        cut = [row for row, found in enumerate(results) if found and found[0].cut]
-        return Answers(results, problems, {row: self.limit_met(tokens[row], settings) for row in cut})
+        if details.alignment:
+            results = [each and [self.in_words(one, line) for one in each] for each, line in zip(results, lines, strict=True)]
+        cut = {row: found[0].end for row, found in enumerate(results) if found and found[0].cut and found[0].end != ON_STEP}
+        return Answers(results, problems, cut)
 
     def sizes(self, tokens: Sequence[Any], settings: Decoding) -> list[int]:
         """What each row counts in a batch: its source, or an output that may be far longer, which steps remember whole."""
@@ -152,8 +167,32 @@ class TrainedGenerator(TeacherForced):
         """The key whose limit an output for this source meets."""
         return limit_met(int(self.lengths(self.inputs([source]), settings)), settings, self.model.limits)
 
-    def read(self, found: Found, extra: Sequence[bytes] = ()) -> Hypothesis:
-        return Hypothesis(self.target.decode(found.tokens, extra), *found)
+    def require(self, details: Details) -> None:
+        if details.alignment and not self.has_attention:
+            raise UserError("this model has no attention, so there is nothing to align by")
+
+    def read(self, found: Found, source: Any, offer: Copied, limit: str) -> Hypothesis:
+        """`limit` is the key that is named where an output met it."""
+        end = limit if found.end == LIMIT else found.end
+        alignment = None if found.looks is None else self.seen(found.looks, found.tokens, source, offer)
+        text = self.target.decode(found.tokens, offer.extra)
+        return Hypothesis(text, found.tokens, found.log_prob, found.score, end, found.token_scores, alignment)
+
+    @torch.inference_mode()
+    def seen(self, looks: Float[Tensor, "steps source"], tokens: list[int], source: Any, offer: Copied) -> Alignment:
+        """Where the search looked for each word. By a reading one step later, the last word of an output that has no end mark
+        is looked for at a step that was never taken: that output is read again."""
+        looks = looks[self.reading.shift :]
+        if len(looks) < len(tokens):
+            steps = self.steps([source], [tokens], self.copies([offer]), return_weights=True)
+            assert steps.weights is not None
+            looks = read_weights(steps.weights, self.reading)[0].float().cpu()
+        return self.by_words(source, tokens, [looks[: len(tokens)].numpy()], self.spaceless)[0]
+
+    def in_words(self, found: Hypothesis, line: str) -> Hypothesis:
+        """Its alignment between words as they are spelled."""
+        assert found.alignment is not None
+        return found._replace(alignment=self.own_words(found.alignment, (line, found.text), self.spaceless))
 
     def tell(self, on_step: OnStep, row: int, offer: Copied) -> Tell:
         """Hands what a search knows of a row to the callback."""
@@ -173,16 +212,18 @@ class TrainedGenerator(TeacherForced):
         copies: Column | None = None,
         sampling: Sampling | None = None,
         tells: Sequence[Tell] | None = None,
+        details: Details = NONE,
     ) -> list[list[Found]]:
         inputs = self.inputs(sources, copies)
         request = Request(settings, inputs, self.lengths(inputs, settings), self.target, self.model.limits)
         if not self.fit_together(request):
-            return self.search_alike(sources, settings, sampling, tells)
+            return self.search_alike(sources, settings, sampling, tells, details)
         memory = self.model.encode(inputs)
         first, before = self.model.start(memory)
         step, state = ruled(first, before, requested(request))
         start = torch.full_like(request.lengths, START)
         ways: dict[str, Any] = {"end": END, "length_penalty": settings.length_penalty, "length_norm": settings.length_norm}
+        ways["trace"] = self.trace(details)
         if sampling is not None:
             longest = int(self.limits(request.lengths, settings).max())
             chances = chances_of(sources, settings.beam, longest, sampling.seed).to(self.device)
@@ -194,6 +235,11 @@ class TrainedGenerator(TeacherForced):
             return greedy_search(step, state, start, **ways)
         return beam_search(step, state, start, width=settings.beam, **ways)
 
+    def trace(self, details: Details) -> Trace | None:
+        if not any(details):
+            return None
+        return Trace(partial(read_head, reading=self.reading) if details.alignment else None, details.token_scores)
+
     def fit_together(self, request: Request) -> bool:
         """Not where source and target share places: a short source's output may begin behind the longest one."""
         both, lengths = request.places.both, request.lengths
@@ -202,14 +248,15 @@ class TrainedGenerator(TeacherForced):
         return int(lengths.max() + self.limits(lengths, request.decoding).max()) <= both.places
 
     def search_alike(
-        self, sources: Sequence[Any], settings: Decoding, sampling: Sampling | None, tells: Sequence[Tell] | None
-    ) -> list[list[Found]]:
+        self, sources: Sequence[Any], settings: Decoding, sampling: Sampling | None, tells: Sequence[Tell] | None,
+        details: Details,
+    ) -> list[list[Found]]:  # fmt: skip
         """Sources of one length at a time."""
         found: dict[int, list[Found]] = {}
         for length in sorted(set(map(len, sources))):
             rows = [row for row, source in enumerate(sources) if len(source) == length]
             told = None if tells is None else [tells[row] for row in rows]
-            some = self.search_batch([sources[row] for row in rows], settings, None, sampling, told)
+            some = self.search_batch([sources[row] for row in rows], settings, None, sampling, told, details)
             found |= zip(rows, some, strict=True)
         return [found[row] for row in range(len(sources))]
 

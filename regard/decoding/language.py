@@ -13,7 +13,7 @@ from regard.data.tokenizers import END, START
 from regard.decoding.beam import beam_search
 from regard.decoding.forcing import Likelihood, TeacherForced
 from regard.decoding.greedy import cut, greedy_search
-from regard.decoding.hypothesis import Found, Hypothesis
+from regard.decoding.hypothesis import LIMIT, Found, Hypothesis
 from regard.decoding.inputs import Texts, texts_of
 from regard.decoding.long_text import log_probs
 from regard.decoding.rules import Request, requested, ruled
@@ -62,7 +62,7 @@ class TrainedLanguageModel(TeacherForced):
             if row not in problems:
                 tell = None if on_step is None else self.tell(on_step, row, words)
                 found = self.written(words, count, settings, drawing, tell)
-                results[row] = [Hypothesis(self.spelled(words, one.tokens), *one) for one in found[:count]]
+                results[row] = [self.read(one, words, settings) for one in found[:count]]
         found = Answers(results, problems).all("prompts")
         return found[0] if alone else found
 
@@ -84,6 +84,18 @@ class TrainedLanguageModel(TeacherForced):
         before, whole = ("\n".join(self.target.decode(line) for line in lines_of(ids)) for ids in (prompt, [*prompt, *tokens]))
         return whole.removeprefix(before)
 
+    def read(self, found: Found, prompt: list[int], settings: Decoding) -> Hypothesis:
+        places = self.model.limits.target
+        room = "model.window" if places is None else places.key
+        limit = "decoding.max_length" if self.longest(prompt, settings) == settings.max_length else room
+        end = limit if found.end == LIMIT else found.end
+        return Hypothesis(self.spelled(prompt, found.tokens), found.tokens, found.log_prob, found.score, end)
+
+    def longest(self, prompt: list[int], settings: Decoding) -> int:
+        """How many tokens may follow."""
+        room = self.model.room
+        return settings.max_length if room is None else max(min(settings.max_length, room - len(prompt)), 1)
+
     def tell(self, on_step: OnStep, row: int, prompt: list[int]) -> Tell:
         def tell(number: int, tokens: list[int], log_prob: float, going: bool) -> bool:
             written = cut(tokens, NEVER if self.lines_go_on else END)
@@ -104,8 +116,7 @@ class TrainedLanguageModel(TeacherForced):
         read = torch.tensor([START, *words], device=self.device)
         for word in read[:-1]:
             state = step(word[None], state).state
-        room = self.model.room
-        longest = settings.max_length if room is None else max(min(settings.max_length, room - len(words)), 1)
+        longest = self.longest(words, settings)
         request = Request(settings.model_copy(update={"max_length": longest, "max_ratio": 1000.0}), Batch({}),
                           torch.full((1,), longest, device=self.device), self.target)  # fmt: skip
         ruling = ruled(step, state, requested(request))

@@ -35,10 +35,15 @@ class Alignment(NamedTuple):
 
 def read_weights(weights: Float[Tensor, "batch heads steps source"], reading: Reading) -> Float[Tensor, "batch tokens source"]:
     """Row i is where the model looked for token i; steps are one more than tokens, for the last of them writes END."""
+    looks = read_head(weights, reading)
+    return looks[:, 1:] if reading.shift else looks[:, :-1]
+
+
+def read_head(weights: Float[Tensor, "batch heads *source"], reading: Reading) -> Float[Tensor, "batch *source"]:
+    """Of all steps, or of one."""
     if reading.head is not None and reading.head >= weights.shape[1]:
         raise UserError(f"this model has no head {reading.head}: its {weights.shape[1]} are counted from 0, over all layers")
-    looks = weights.mean(dim=1) if reading.head is None else weights[:, reading.head]
-    return looks[:, 1:] if reading.shift else looks[:, :-1]
+    return weights.mean(dim=1) if reading.head is None else weights[:, reading.head]
 
 
 def change_reading(reading: Reading, head: int | None, shift: int | None) -> Reading:

@@ -11,11 +11,12 @@ from pydantic import Field
 from torch import Tensor
 
 from regard.bounds import Seed, Temperature
-from regard.decoding.greedy import read
+from regard.decoding.greedy import Written, read, watched
 from regard.decoding.hypothesis import Found, require_numbers
 from regard.decoding.ranking import NORMALISATIONS
 from regard.decoding.rules import FORBIDDEN, SearchStepFunction
 from regard.decoding.streaming import Watch
+from regard.decoding.trace import Trace
 from regard.nn.state import repeat_rows
 from regard.recipe import Positive, Section, choose
 
@@ -42,25 +43,30 @@ def sample(
     length_penalty: float = 0.0,
     length_norm: str = "power",
     watch: Watch | None = None,
+    trace: Trace | None = None,
 ) -> list[list[Found]]:
     """`count` outputs of each sentence in the order they were drawn, duplicates and all; chances[i, j, t] decides on word t of
     the j-th. `log_prob` is the model's own, whatever the temperature. There are fewer where rules allow nothing."""
     count = chances.shape[1]
     state, words, chances = repeat_rows(state, count), start.repeat_interleave(count), chances.flatten(0, 1)
     totals, open_ = torch.zeros_like(words, dtype=torch.float32), torch.ones_like(words, dtype=torch.bool)
-    drawn, lengths = list[Tensor](), torch.zeros_like(words)
+    drawn, lengths, stopped = list[Tensor](), torch.zeros_like(words), torch.zeros_like(open_)
+    own = torch.arange(count, device=start.device).expand(len(start), count)  # each continues itself
     while not drawn or open_.any():
         found_step = step(words, state)
         log_probs, state = require_numbers(found_step.log_probs), found_step.state
         words = draw(log_probs, chances[:, len(drawn)], sampling)
+        if trace is not None:
+            trace.add(log_probs.view(len(start), count, -1), found_step.weights, own, words.view(len(start), count))
         totals = totals + torch.where(open_, log_probs.gather(1, words[:, None]).squeeze(1), 0.0)
         drawn.append(torch.where(open_, words, end))
         lengths = lengths + open_
         open_ = found_step.still_open(open_ & (words != end))
         if watch is not None:
-            open_ = open_ & watch(torch.stack(drawn, dim=1), totals, open_)
+            open_, stopped = watched(watch, torch.stack(drawn, dim=1), totals, open_, stopped)
     normalise = choose(NORMALISATIONS, length_norm, "normalisation of length")
-    found = read(torch.stack(drawn, dim=1), lengths, totals, end, lambda length: normalise(length, length_penalty))
+    written = Written(torch.stack(drawn, dim=1), lengths, totals, stopped)
+    found = read(written, end, lambda length: normalise(length, length_penalty), None, trace, count)
     return [[one for one in found[begin : begin + count] if one.log_prob > FORBIDDEN] for begin in range(0, len(found), count)]
 
 
