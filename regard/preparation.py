@@ -17,7 +17,7 @@ from regard.data.sealed import MANIFEST, read_manifest, sealed, verify
 from regard.data.store import Store
 from regard.errors import DamagedError, UserError
 from regard.models import build, configure, refuse_two_vocabularies
-from regard.recipe import Corpus, Data, Pairs, Recipe, choose
+from regard.recipe import Data, Pairs, Recipe, choose
 from regard.run_directory import fields_folder
 from regard.training.rows import Row, split, tell_bad_rows
 from regard.training.start import fields_of
@@ -43,18 +43,14 @@ def with_corpus(recipe: Recipe, directory: Path) -> Recipe:
     """A recipe on generated data, with the files it is written to."""
     if recipe.data.corpus is None:
         return recipe
-    files = corpus_files(recipe.data.corpus, directory / "corpus", configure(recipe.model).columns)
+    given, corpus = recipe.data, recipe.data.corpus
+    joint = "source" not in configure(recipe.model).columns  # a model that reads no source has both sides as one text
+    entry = choose(CORPORA, corpus.name, "corpus")
+    written = write(entry, directory / "corpus", corpus.seed, corpus.size, replace=True, joint=joint)
+    files = {split: section_of(paths) for split, paths in written.items()}
     train, valid = files.pop("train"), files.pop("valid")
-    given = recipe.data
     update = {"train": train, "valid": given.valid or valid, "test": given.test or files, "corpus": None}
     return recipe.model_copy(update={"data": recipe.data.model_copy(update=update)})
-
-
-def corpus_files(corpus: Corpus, directory: Path, columns: Mapping[str, str]) -> dict[str, Pairs]:
-    """For a model with these columns; one that reads no source has both sides as one text."""
-    entry, joint = choose(CORPORA, corpus.name, "corpus"), "source" not in columns
-    written = write(entry, directory, corpus.seed, corpus.size, replace=True, joint=joint)
-    return {split: section_of(paths) for split, paths in written.items()}
 
 
 def section_of(paths: Mapping[str, Path]) -> Pairs:

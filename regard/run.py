@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
@@ -26,9 +26,10 @@ from regard.imports import GIVEN, advised
 from regard.models import MODELS, build, configure
 from regard.models.device import make_deterministic, tell_threads, use_threads
 from regard.models.directory import Bundle, save_model
+from regard.models.interface import Model
 from regard.nn.allocator import keep_freed_memory
 from regard.preparation import Prepared, Say, prepare, with_corpus
-from regard.recipe import Data, Pairs, Recipe, read
+from regard.recipe import Decoding, Pairs, Recipe, read
 from regard.run_directory import claim, fields_folder, write_held_out, write_recipe
 from regard.training.callbacks import NOBODY, Callbacks
 from regard.training.checkpoint import Best, mean_weights
@@ -100,78 +101,95 @@ def begin(recipe: Recipe, directory: Path, resume: bool) -> Recipe:
     return with_corpus(recipe, directory)
 
 
+class Validation(NamedTuple):
+    """The rows that decide on checkpoints, what is known of them, and the metric that they are judged by."""
+
+    by: str
+    rows: Any
+    gold: list[Links] | None  # true alignments; read before the first update, lest they stop the last
+    boxes: list[Boxes] | None  # where in its image each word of a row is
+
+    def question(self, trained: Any, decoding: Decoding) -> Question:
+        return Question(trained, self.rows, self.gold, decoding, boxes=self.boxes)
+
+
+def validation_of(recipe: Recipe, rows: Any) -> Validation:
+    files = recipe.data.valid or Pairs()
+    gold = None if files.alignment is None else read_gold(files.alignment, rows)
+    boxes = None if files.boxes is None else read_boxes(files.boxes, [row[-1] for row in rows])
+    return Validation(metric_of(recipe), rows, gold, boxes)
+
+
 def fit(
     recipe: Recipe, directory: Path, prepared: Prepared, processes: Group, talk: bool, say: Say,
     identity: dict[str, Any], callbacks: Callbacks, tests: Mapping[str, Pairs],
 ) -> int | None:  # fmt: skip
     preflight.check_metric(recipe, MODELS[configure(recipe.model).kind])
-    gold, boxes = valid_gold(recipe.data, prepared.valid), valid_boxes(recipe.data, prepared.valid)
-    test_rows = {
-        name: read_test(files, prepared.fields) for name, files in tests.items()
-    }  # a bad one is told now, not at the end
-    if recipe.data.valid is None and processes.first:
-        keep_valid(directory, prepared)
-    keep_freed_memory()
-    preflight.fitting(configure(recipe.model), prepared.shapes, processes.device)
-    torch.manual_seed(recipe.training.seed)
-    model = build(configure(recipe.model), *prepared.shapes).to(processes.device)
-    model.learn_from(prepared.fields)
-    parameters = sum(parameter.numel() for parameter in model.parameters())
-    epochs = recipe.training.updates / len(prepared.plan)
-    say(f"{parameters:,} parameters on {processes.device}{tell_threads(processes.device)}")
-    say(f"{recipe.training.updates:,} updates, {epochs:.1f} passes over the rows; best by {metric_of(recipe)}")
-    if smoothing := recipe.training.label_smoothing:
-        say(f"losses of training have label smoothing ({smoothing:g}) in them; those of validation do not, and are lower")
-    start, risk, begun = recipe.training.start_from, recipe.training.risk, any((directory / "checkpoints").glob("step-*"))
-    start_vectors(model, prepared.fields, recipe.training, begun, say)
-    if start is not None and not begun:
-        start_weights(model, start, recipe.model)
+    valid = validation_of(recipe, prepared.valid)
+    test_rows = {name: read_test(files, prepared.fields) for name, files in tests.items()}  # a bad one is told now
+    if recipe.data.valid is None and processes.first:  # what was held out, for `regard evaluate`
+        write_held_out(directory, [dict(zip(prepared.fields, row, strict=True)) for row in prepared.valid])
+    model = first_model(recipe, directory, prepared, processes.device, say)
     trained: Any = in_use(Bundle(model, prepared.fields, recipe.decoding), processes.device)
-
-    by = metric_of(recipe)
-    greedy = recipe.decoding.model_copy(update={"beam": 1})
+    risk, greedy = recipe.training.risk, recipe.decoding.model_copy(update={"beam": 1})
 
     def validate() -> dict[str, float]:
         model.eval()
-        usual = set() if METRICS[by].needs == "outputs" else {model.validate_by}
-        asked = {*usual, by, *([] if risk is None else [risk.reward])} - {"loss"}
-        scores, evidence = measure(Question(trained, prepared.valid, gold, greedy, boxes=boxes), ["loss", *sorted(asked)])
-        tell_samples(prepared.valid, evidence, say)
+        usual = set() if METRICS[valid.by].needs == "outputs" else {model.validate_by}
+        asked = {*usual, valid.by, *([] if risk is None else [risk.reward])} - {"loss"}
+        scores, evidence = measure(valid.question(trained, greedy), ["loss", *sorted(asked)])
+        tell_samples(valid.rows, evidence, say)
         return {name: score.value for name, score in scores.items()}
 
-    propose = None if risk is None else proposer(trained, risk)
-    given = (recipe.training, directory, processes, validate, propose, identity, lambda scores: METRICS[by].rank(scores[by]))
     feed = feed_of(prepared.store, prepared.plan, model.writes, recipe.training)
     if isinstance(feed, Lanes):
-        refuse_several(processes)
+        if processes.world > 1:
+            raise UserError("model.window: the state of one long text goes on in one process; train without torchrun")
         model.open_lanes(feed.lanes)
-    trainer = Trainer(model, feed, *given, callbacks, METRICS[by].highest)
-    ending = trainer.run(talk)
-    if ending.signal is None and not ending.paused and processes.first:
-        steps = choose_weights(recipe, directory, model, validate, ending.progress.best)
-        finish(recipe, directory, trained, steps, prepared.valid, gold)
-        mean = f", the mean of {len(steps)} checkpoints" if len(steps) > 1 else ""
-        if talk:
-            tell_scores(Question(trained, prepared.valid, gold, recipe.decoding, boxes=boxes), by, directory, say)
-            for name, rows in test_rows.items():
-                tell_test(name, Question(trained, rows, None, recipe.decoding), by, say)
-        say(f"the model is in {directory / 'model'}{mean}")
-        use = used_as(type(model))
-        for command, what in ((use.usage, "use it"), *use.further):
-            say(f"{what}: {command.replace('MODEL', str(directory))}")
-    elif ending.signal is not None:
+    propose = None if risk is None else proposer(trained, risk)
+    metric = METRICS[valid.by]
+    given = (recipe.training, directory, processes, validate, propose, identity, lambda scores: metric.rank(scores[valid.by]))
+    ending = Trainer(model, feed, *given, callbacks, metric.highest).run(talk)
+    if ending.signal is not None:
         say(f"stopped at step {ending.progress.step}; continue with `{processes.command} train -r {directory} --resume`")
+    elif not ending.paused and processes.first:
+        steps = choose_weights(recipe, directory, model, validate, ending.progress.best)
+        finish(recipe, directory, trained, steps, valid)
+        if talk:
+            tell_scores(valid.question(trained, recipe.decoding), valid.by, directory, say)
+            for name, rows in test_rows.items():
+                tell_test(name, Question(trained, rows, None, recipe.decoding), valid.by, say)
+        tell_end(directory, type(model), len(steps), say)
     return ending.signal
 
 
-def refuse_several(processes: Group) -> None:
-    if processes.world > 1:
-        raise UserError("model.window: the state of one long text goes on in one process; train without torchrun")
+def first_model(recipe: Recipe, directory: Path, prepared: Prepared, device: torch.device, say: Say) -> Model:
+    """The model before the first update, or as a checkpoint will find it."""
+    keep_freed_memory()
+    training, config = recipe.training, configure(recipe.model)
+    preflight.fitting(config, prepared.shapes, device)
+    torch.manual_seed(training.seed)
+    model = build(config, *prepared.shapes).to(device)
+    model.learn_from(prepared.fields)
+    parameters = sum(parameter.numel() for parameter in model.parameters())
+    epochs = training.updates / len(prepared.plan)
+    say(f"{parameters:,} parameters on {device}{tell_threads(device)}")
+    say(f"{training.updates:,} updates, {epochs:.1f} passes over the rows; best by {metric_of(recipe)}")
+    if smoothing := training.label_smoothing:
+        say(f"losses of training have label smoothing ({smoothing:g}) in them; those of validation do not, and are lower")
+    begun = any((directory / "checkpoints").glob("step-*"))
+    start_vectors(model, prepared.fields, training, begun, say)
+    if training.start_from is not None and not begun:
+        start_weights(model, training.start_from, recipe.model)
+    return model
 
 
-def keep_valid(directory: Path, prepared: Prepared) -> None:
-    """The rows that were held out of the training rows, for `regard evaluate`."""
-    write_held_out(directory, [dict(zip(prepared.fields, row, strict=True)) for row in prepared.valid])
+def tell_end(directory: Path, model: type[Model], checkpoints: int, say: Say) -> None:
+    mean = f", the mean of {checkpoints} checkpoints" if checkpoints > 1 else ""
+    say(f"the model is in {directory / 'model'}{mean}")
+    use = used_as(model)
+    for command, what in ((use.usage, "use it"), *use.further):
+        say(f"{what}: {command.replace('MODEL', str(directory))}")
 
 
 def metric_of(recipe: Recipe) -> str:
@@ -195,25 +213,13 @@ def weights_of(directory: Path, best: list[Best]) -> list[Path]:
     return [directory / "best" / f"step-{one.step:09d}" for one in best]
 
 
-def valid_gold(data: Data, pairs: Any) -> list[Links] | None:
-    """The true alignments of the validation pairs, if there are any; read before the first update, lest they stop the last."""
-    path = None if data.valid is None else data.valid.alignment
-    return None if path is None else read_gold(path, pairs)
-
-
-def valid_boxes(data: Data, rows: Any) -> list[Boxes] | None:
-    """Likewise: where in its image each word of a validation row is."""
-    path = None if data.valid is None else data.valid.boxes
-    return None if path is None else read_boxes(path, [row[-1] for row in rows])
-
-
-def finish(recipe: Recipe, directory: Path, trained: Any, best: list[Best], valid: Any, gold: list[Links] | None) -> None:
+def finish(recipe: Recipe, directory: Path, trained: Any, best: list[Best], valid: Validation) -> None:
     """The mean of these checkpoints becomes the model; its alignments are read as is best on the validation pairs."""
     weights = mean_weights(weights_of(directory, best))
     trained.model.load_state_dict(weights)
     trained.model.eval()
-    if gold is not None and trained.has_attention:
-        trained.reading = choose_reading(trained, valid, gold)
+    if valid.gold is not None and trained.has_attention:
+        trained.reading = choose_reading(trained, valid.rows, valid.gold)
     card = model_card(recipe, best)
     save_model(directory / "model", weights, recipe, trained.fields, card, trained.reading)
 

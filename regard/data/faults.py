@@ -32,7 +32,9 @@ class BadRows:
 
     def add(self, faults: Sequence[Fault]) -> None:
         if faults and self.policy == "stop":
-            raise DataError(stop_message(faults, self.advice))
+            listed = [str(fault) for fault in faults[:5]]
+            more = [f"... and {len(faults) - 5} more up to line {faults[-1].line}"] if len(faults) > 5 else []
+            raise DataError("\n".join([*listed, *more, self.advice]))
         self.skip(faults)
 
     def skip(self, faults: Sequence[Fault]) -> None:
@@ -43,9 +45,3 @@ class BadRows:
                 file.writelines(f"{fault}\n" for fault in faults)
         self.count += len(faults)
         self.first += faults[: 20 - len(self.first)]
-
-
-def stop_message(faults: Sequence[Fault], advice: str) -> str:
-    listed = [str(fault) for fault in faults[:5]]
-    more = [f"... and {len(faults) - 5} more up to line {faults[-1].line}"] if len(faults) > 5 else []
-    return "\n".join([*listed, *more, advice])

@@ -13,16 +13,12 @@ MOJIBAKE = re.compile("[\u00c2\u00c3][\u0080-\u00bf]|\u00e2\u20ac")  # UTF-8 rea
 def suspicious_rows(rows: Sequence[Row]) -> list[tuple[int, str]]:
     """The places of rows that look wrong, each with its first problem."""
     usual = statistics.median(ratio(row) for row in rows)
-    found = ((place, problem_of(row, usual)) for place, row in enumerate(rows))
-    return [(place, problem) for place, problem in found if problem is not None]
+    found = [[problem for problem, holds in PROBLEMS.items() if holds(row, usual)] for row in rows]
+    return [(place, problems[0]) for place, problems in enumerate(found) if problems]
 
 
 def ratio(row: Row) -> float:
     return (len(row[1]) + 1) / (len(row[0]) + 1)
-
-
-def problem_of(row: Row, usual: float) -> str | None:
-    return next((problem for problem, holds in PROBLEMS.items() if holds(row, usual)), None)
 
 
 def far_apart(row: Row, usual: float) -> bool:

@@ -53,7 +53,8 @@ def read_table(path: Path, columns: Columns, blocks: Iterator[Block], separators
         blocks = chain([rest], blocks)
     places, width = numbered(path, header, columns), None
     for block in blocks:
-        width = width or first_width(block.fields, max(places.values()) + 1)
+        # this file has as many columns as the first row that has those we need
+        width = width or next((len(row) for row in block.fields if len(row) > max(places.values())), None)
         yield table_rows(path, block, places, width, separators)
 
 
@@ -62,11 +63,6 @@ def numbered(path: Path, header: list[str], columns: Columns) -> dict[str, int]:
         if isinstance(column, str) and column not in header:
             raise DataError(f"{path}:1: no column {column!r} in the header; it has {', '.join(map(repr, header))}")
     return {name: column if isinstance(column, int) else header.index(str(column)) for name, column in columns.items()}
-
-
-def first_width(fields: list[list[str]], needed: int) -> int | None:
-    """How many columns this file has: as many as the first row that has those we need."""
-    return next((len(row) for row in fields if len(row) >= needed), None)
 
 
 def table_rows(path: Path, block: Block, places: Mapping[str, int], width: int | None, separators: str) -> Rows:
