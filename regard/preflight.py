@@ -53,6 +53,8 @@ def check(recipe: Recipe) -> None:
     if training.augment and not any(shape.kind == "image" for shape in shapes):
         raise RecipeError("training.augment changes images, and this model reads none: leave it out")
     model = fitting(config, shapes, choose_device(training.device, int(os.environ.get("LOCAL_RANK", "0"))))
+    if "guided" in training.penalties and "shift" in training.augment:
+        raise RecipeError("training.augment.shift moves images, and the boxes that guide attention stay: leave one of them out")
     if training.risk is not None:
         refuse_unread(model, shapes[0])
         refuse_hard_attention(model)

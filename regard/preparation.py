@@ -70,14 +70,15 @@ def prepare(recipe: Recipe, directory: Path, say: Say) -> Prepared:
     bad = BadRows(data.on_bad_row, directory / "bad_rows.txt")
     window = getattr(config, "window", None)  # of one long text, whose rows may have any length
     longest = data.max_length if window is None else LONGEST
+    with torch.device("meta"):  # the model before its values are drawn
+        model = build(config, *(field.shape for field in fields.values()))
     store = stores.prepare(
-        directory / "data", data.train, fields, max_length=longest, bad_rows=bad, copying=copying, links=links
-    )
+        directory / "data", data.train, fields, max_length=longest, bad_rows=bad, copying=copying, links=links,
+        regions=model.regions if links else None,
+    )  # fmt: skip
     tell_bad_rows(store, directory, say)
     if not len(store):
         raise UserError(f"{' and '.join(map(str, data.train.files))}: no row can be used; see {directory / 'bad_rows.txt'}")
-    with torch.device("meta"):  # the model before its values are drawn
-        model = build(config, *(field.shape for field in fields.values()))
     rows, valid = split(data, store, model.limits, fields, directory, recipe.training.seed, say, last=window is not None)
     shapes = ", ".join(f"{name}: {field.shape.told}" for name, field in fields.items())
     say(f"{len(rows):,} training rows, {len(valid):,} for validation; {shapes}")

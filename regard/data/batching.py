@@ -7,9 +7,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from regard.data.boxes import Regions
 from regard.data.copies import extended_size, without_end
 from regard.data.fields import Field
-from regard.data.guides import dense_links
+from regard.data.guides import dense_boxes, dense_links
 from regard.data.store import Sequences, Store
 from regard.data.tokenizer import END, PAD
 
@@ -88,8 +89,15 @@ def linked(side: Sequences, rows: Integers, before: Mapping[str, Column], store:
     return Column(dense_links(*side.gather(rows), shape), times=2)
 
 
+def boxed(side: Sequences, rows: Integers, before: Mapping[str, Column], store: Store | None) -> Column:
+    """[rows, target, region]: shares of each target token's box."""
+    assert store is not None, "where regions lie is a fact of the store"
+    regions = Regions(*store.facts["settings"]["regions"])
+    return Column(dense_boxes(*side.gather(rows), before["target"].values.shape[1], regions), times=2)
+
+
 # How a column of the store becomes one of a batch
-FORMS = {"marked": marked, "plain": plain, "single": single, "offered": offered, "linked": linked}
+FORMS = {"marked": marked, "plain": plain, "single": single, "offered": offered, "linked": linked, "boxed": boxed}
 
 
 def column_of(field: Field, rows: Sequence[Any]) -> Column:

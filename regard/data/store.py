@@ -8,14 +8,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from regard.data.fields import Field, read_blocks, tokenizer_of
+from regard.data.boxes import Regions
+from regard.data.fields import Field, Image, read_blocks, tokenizer_of
 from regard.data.folder import folder_digest
-from regard.data.guides import Guides
+from regard.data.guides import BoxGuides, Guides, LinkGuides
 from regard.data.pages import Pages, RowLengths
 from regard.data.readers import BadRows, read_rows
 from regard.data.sealed import file_digest, sealed, sweep, verify
 from regard.data.writer import WIDTHS, Writer
-from regard.errors import DamagedError, DataError
+from regard.errors import DamagedError, DataError, UserError
 from regard.recipe import Pairs
 
 FORMAT = 3
@@ -75,14 +76,15 @@ class Store:
     @classmethod
     def build(
         cls, directory: Path, files: Pairs, fields: Mapping[str, Field], *, max_length: int, bad_rows: BadRows,
-        copying: bool = False, links: bool = False,
+        copying: bool = False, links: bool = False, regions: Regions | None = None,
     ) -> "Store":  # fmt: skip
-        """`copying` adds what each source offers to be copied, `links` the tokens that `files.alignment` links."""
+        """`copying` adds what each source offers to be copied, `links` the tokens that `files.alignment` links or the boxes of
+        `files.boxes`, for a model that looks at these regions of images."""
         guides = guides_of(files, fields, max_length) if links else None
         facts = {
             "store": FORMAT,
             "files": [describe_file(path) for path in files_of(files, links)],
-            "settings": settings(files, fields, max_length, bad_rows, copying, links),
+            "settings": settings(files, fields, max_length, bad_rows, copying, links, regions),
         }
         with sealed(directory, facts) as folder:
             with Writer(folder, fields, max_length, copying, guides) as writer:
@@ -113,24 +115,34 @@ class Store:
 
 
 def guides_of(files: Pairs, fields: Mapping[str, Field], max_length: int) -> Guides:
-    source, target = (tokenizer_of(fields[name]) for name in ("source", "target"))
-    return Guides(alignment_of(files), source, target, max_length)
+    """Links where there are some; boxes are for images."""
+    path, images, target = guide_of(files), fields["source"], tokenizer_of(fields["target"])
+    if files.alignment is not None:
+        return LinkGuides(path, tokenizer_of(images), target, max_length)
+    if not isinstance(images, Image):
+        raise UserError(
+            f"{path}: boxes are places in images, and the source is of kind `{images.kind}`: name data.train.alignment"
+        )
+    return BoxGuides(path, images, files.file_of("source").parent, target, max_length)
 
 
-def alignment_of(pairs: Pairs) -> Path:
-    if pairs.alignment is None:
-        raise DataError("guided attention needs given alignments: name their file in data.train.alignment")
-    return pairs.alignment
+def guide_of(pairs: Pairs) -> Path:
+    path = pairs.alignment or pairs.boxes
+    if path is None:
+        told = "name their file in data.train.alignment (or, in images, the boxes of words in data.train.boxes)"
+        raise DataError(f"guided attention needs given alignments: {told}")
+    return path
 
 
 def files_of(pairs: Pairs, links: bool) -> tuple[Path, ...]:
-    """What is read; alignments only where they are asked for."""
-    return (*pairs.files, alignment_of(pairs)) if links else pairs.files
+    """What is read; alignments or boxes only where they are asked for."""
+    return (*pairs.files, guide_of(pairs)) if links else pairs.files
 
 
 def settings(
-    files: Pairs, fields: Mapping[str, Field], max_length: int, bad_rows: BadRows, copying: bool, links: bool
-) -> dict[str, Any]:
+    files: Pairs, fields: Mapping[str, Field], max_length: int, bad_rows: BadRows, copying: bool, links: bool,
+    regions: Regions | None,
+) -> dict[str, Any]:  # fmt: skip
     """What beside the files decides on the values."""
     return {
         "columns": {name: str(files.named.get(name)) for name in fields} if files.pairs else list(fields),
@@ -139,6 +151,7 @@ def settings(
         "on_bad_row": bad_rows.policy,
         "copying": copying,
         "links": links,
+        **({} if regions is None else {"regions": list(regions)}),
     }
 
 
@@ -168,10 +181,10 @@ def unchanged(path: Path, recorded: dict[str, Any]) -> bool:
 
 def prepare(
     directory: Path, files: Pairs, fields: Mapping[str, Field], *, max_length: int, bad_rows: BadRows,
-    copying: bool = False, links: bool = False,
+    copying: bool = False, links: bool = False, regions: Regions | None = None,
 ) -> Store:  # fmt: skip
     """The store at `directory` if it is intact and made from just this; built anew otherwise."""
-    wanted = settings(files, fields, max_length, bad_rows, copying, links)
+    wanted = settings(files, fields, max_length, bad_rows, copying, links, regions)
     try:
         store = Store.open(directory)
         if store.facts["settings"] == wanted and all(map(unchanged, files_of(files, links), store.facts["files"])):
@@ -179,8 +192,8 @@ def prepare(
     except DamagedError:
         pass  # it is a cache: make it again
     sweep(directory.absolute().parent)
-    asked: dict[str, Any] = {"max_length": max_length, "bad_rows": bad_rows, "copying": copying, "links": links}
-    return Store.build(directory, files, fields, **asked)
+    asked: dict[str, Any] = {"max_length": max_length, "bad_rows": bad_rows, "copying": copying}
+    return Store.build(directory, files, fields, **asked, links=links, regions=regions)
 
 
 def random_bits(seed: int, stream: int) -> np.random.Philox:

@@ -70,7 +70,8 @@ class Writer:
             width = integers(len(tokenizer_of(fields["target"])) + more)
             self.columns["copies"] = ColumnWriter(folder, "copies", width, "offered")
         if guides is not None:
-            self.columns["links"] = ColumnWriter(folder, "links", integers(max_length), "linked")
+            width = "<f4" if guides.features else integers(max_length)
+            self.columns["links"] = ColumnWriter(folder, "links", width, guides.form, features=guides.features)
         self.lines: BinaryIO = (folder / "lines").open("wb")
         self.rows_in = self.rows_used = 0
 
@@ -116,7 +117,7 @@ class Writer:
                 arrays[name], problems = field.encode(field.located(rows.columns[name], files.file_of(name).parent))
             faults += [Fault(files.file_of(name), rows.lines[row], problem) for row, problem in problems.items()]
         if self.guides is not None:
-            arrays["links"] = self.guides.links(rows)
+            arrays["links"] = self.guides.positions(rows)
         return arrays, faults
 
     def unlike(self, rows: Rows, files: Pairs, lengths: Mapping[str, Integers], known: set[int]) -> list[Fault]:

@@ -12,7 +12,7 @@ from torch.nn import functional
 from regard.data.batching import Batch
 from regard.data.tokenizers import END, PAD, START
 from regard.errors import UserError
-from regard.models.interface import PLAIN, Decoder, Loss, LossOptions, Memory, Model, Regions, StepFunction, Steps
+from regard.models.interface import PLAIN, Decoder, Loss, LossOptions, Memory, Model, StepFunction, Steps
 from regard.models.penalties import ACTIVATIONS, PENALTIES, ActivationPenalty, Evidence, Penalty, asks_attention
 from regard.nn.transformer.experts import Experts
 
@@ -41,11 +41,6 @@ class Generator(Model):
     def draws_attention(self) -> bool:
         """Whether hard attention draws where it looks, and is taught by what that earns."""
         return self.decoder.reward_baseline is not None
-
-    @property
-    def regions(self) -> Regions | None:
-        """What is looked at, where images are read; None: positions of a sequence."""
-        return None
 
     @property
     def vocabulary(self) -> int:

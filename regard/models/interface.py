@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from regard.data.batching import Batch
+from regard.data.boxes import Regions
 from regard.data.fields import Field
 from regard.data.tokenizers import PAD
 from regard.models.limits import Limit, Limits
@@ -67,20 +68,6 @@ class Steps(NamedTuple):
     visible: Bool[Tensor, "batch source"] | None = None  # what there was to look at, as a whole model says with `weights`
 
 
-class Regions(NamedTuple):
-    """The states of an image's memory, line by line: how many lines there are, how many in each, and pixels of a cell."""
-
-    rows: int
-    columns: int
-    height: int
-    width: int
-
-    def middle(self, place: int) -> tuple[float, float]:
-        """x and y, in pixels, of what a state lies over."""
-        row, column = divmod(place, self.columns)
-        return (column + 0.5) * self.width, (row + 0.5) * self.height
-
-
 class Encoder(nn.Module):
     """A column of the source -> Memory. `embed` is its input: what turns values into vectors."""
 
@@ -95,7 +82,7 @@ class Encoder(nn.Module):
         return None
 
     @property
-    def regions(self) -> "Regions | None":
+    def regions(self) -> Regions | None:
         """What its states lie over, where it reads images."""
         grid, cell = (getattr(self.embed, name, None) for name in ("grid", "cell"))
         return None if grid is None or cell is None else Regions(*grid, *cell)
@@ -220,6 +207,11 @@ class Model(nn.Module):
     def limits(self) -> Limits:
         """Tokens that it has places for."""
         return Limits()
+
+    @property
+    def regions(self) -> Regions | None:
+        """What is looked at, where images are read; None: positions of a sequence."""
+        return None
 
     def learn_from(self, fields: Mapping[str, Field]) -> None:
         """Take what is not learned by gradients from the fields of the training rows; once, before the first update."""

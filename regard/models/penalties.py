@@ -48,7 +48,10 @@ def doubly_stochastic(evidence: Evidence) -> Float[Tensor, ""]:
 def guided(evidence: Evidence) -> Float[Tensor, ""]:
     """-Σ_i Σ_j A_ij log α_ij for given alignments A (Chen et al. 2016), α the mean of the heads."""
     if evidence.links is None:
-        raise UserError("training.penalties.guided needs given alignments: name a file of links in data.train.alignment")
+        raise UserError(
+            "training.penalties.guided needs given alignments: name a file of links in data.train.alignment, or of boxes in "
+            "images in data.train.boxes"
+        )
     mean = evidence.looks.mean(dim=1)
     return -(evidence.links * mean.clamp(min=1e-9).log()).sum()
 

@@ -8,12 +8,13 @@ from pydantic import model_validator
 from torch import Tensor, nn
 
 from regard.data.batching import Batch
+from regard.data.boxes import Regions
 from regard.data.fields import Shape
 from regard.errors import UserError
 from regard.models.decoders import DECODERS
 from regard.models.encoders import ENCODERS
 from regard.models.generator import Generator, Words
-from regard.models.interface import Copies, Decoder, Encoder, Memory, Regions, Steps
+from regard.models.interface import Copies, Decoder, Encoder, Memory, Steps
 from regard.models.limits import Limits, limit, smallest, under
 from regard.nn.state import repeat_rows
 from regard.recipe import Section, one_of
