@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import torch
 
 from regard.corpora import CORPORA
-from regard.corpora.corpus import write
+from regard.corpora.files import write
 from regard.data import store as stores
 from regard.data.fields import Field, Shape, Text, configure_fields, fit_fields, load_field
 from regard.data.lanes import Lanes, LongText

@@ -1,13 +1,16 @@
 """The generated data sets: one translation a sentence, alignments that are true, splits that do not mix."""
 
 import dataclasses
+import tracemalloc
 from collections.abc import Iterator, Sequence
+from itertools import islice, pairwise
 from pathlib import Path
+from random import Random
 
 import jaxtyping
 import pytest
 
-from regard.corpora import CORPORA, Corpus, Pair, generate, write
+from regard.corpora import CORPORA, Corpus, Pair, generate, rows, write
 from regard.corpora.corpus import Splits
 from regard.corpora.latin_grammar import Grammar, align
 from regard.corpora.latin_inflection import (
@@ -282,9 +285,9 @@ def test_verbs_agree_with_their_subjects(latin: Splits) -> None:
 
 
 def test_generation_is_repeatable(corpus: Corpus, splits: Splits) -> None:
-    again, other = generate(corpus, seed=1), generate(corpus, seed=2)
-    assert again == splits
-    assert all(other[split] != splits[split] for split in splits)
+    again, other = generate(corpus, seed=1, size=300), generate(corpus, seed=2, size=300)
+    assert again == {**splits, "train": splits["train"][:300]}
+    assert all(other[split] != again[split] for split in splits)
 
 
 def test_golden_pair() -> None:
@@ -375,8 +378,84 @@ def parse(links: str) -> tuple[tuple[int, int], ...]:
 def test_wrong_sizes_are_refused(corpus: Corpus, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="at least 1"):
         write(corpus, tmp_path, seed=1, size=0)
-    with pytest.raises(UserError, match=f"the {corpus.name} corpus has no split 'dev'"):
-        corpus.generate(1, {"dev": 3})
+    with pytest.raises(UserError, match="at least 1"):
+        rows(corpus, size=-5)
+
+
+def test_rows_are_drawn_when_they_are_asked_for(corpus: Corpus, splits: Splits) -> None:
+    """A billion of them cost nothing before; the first ones are those of a small corpus."""
+    drawn = rows(corpus, seed=1, size=10**9)
+    assert list(islice(drawn["train"], 30)) == splits["train"][:30]
+    assert list(drawn["test"]) == splits["test"]
+
+
+def memory_of(path: Path, size: int) -> int:
+    """The most bytes that were held while a corpus was written."""
+    tracemalloc.start()
+    write(CORPORA["copy"], path, size=size)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return most
+
+
+def test_memory_does_not_grow_with_the_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("regard.corpora.corpus.REMEMBERED", 500)
+    memory_of(tmp_path / "first", 10)
+    small, large = memory_of(tmp_path / "small", 1000), memory_of(tmp_path / "large", 8000)
+    assert large < 1.1 * small
+    assert len((tmp_path / "large" / "train.letters").read_text().splitlines()) == 8000
+
+
+def few(seed: str) -> Iterator[Pair]:
+    """Twelve different rows, in an order of their own."""
+    random = Random(seed)
+    while True:
+        yield Pair(str(int(random.random() * 12)), "x", ())
+
+
+FEW = Corpus("few", "", "a", "b", {"train": 5, "valid": 2, "test": 3}, few)
+
+
+def test_rows_without_end_of_a_corpus_of_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seven are left for training: each round has all of them once, and none of the held-out ones ever comes."""
+    monkeypatch.setattr("regard.corpora.corpus.PATIENCE", 300)
+    drawn = generate(FEW, size=28)
+    held = {pair.source for split in ("valid", "test") for pair in drawn[split]}
+    sources = [pair.source for pair in drawn["train"]]
+    assert len(held) == 5
+    for begin in range(0, 28, 7):
+        assert set(sources[begin : begin + 7]) == set(map(str, range(12))) - held
+
+
+def test_what_is_remembered_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With room for four sources, four rows in a row differ; the fifth may be the first again."""
+    monkeypatch.setattr("regard.corpora.corpus.REMEMBERED", 4)
+    sources = [pair.source for pair in generate(FEW, size=400)["train"]]
+    rounds = [sources[begin : begin + 4] for begin in range(0, 400, 4)]
+    assert all(len(set(one)) == 4 for one in rounds)
+    assert any(set(one) & set(other) for one, other in pairwise(rounds))
+
+
+def test_a_corpus_without_other_rows_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("regard.corpora.corpus.PATIENCE", 300)
+    with pytest.raises(UserError, match="the few corpus has no rows but those of its other splits"):
+        generate(dataclasses.replace(FEW, sizes={"train": 1, "valid": 12}))
+
+
+def test_nothing_half_written_is_left(tmp_path: Path) -> None:
+    """Where rows end in an error, and where a file of somebody else's stands in the way, nothing changes."""
+
+    def broken(seed: str) -> Iterator[Pair]:
+        yield from islice(few(seed), 20)
+        raise OSError(28, "No space left on device")
+
+    (tmp_path / "train.b").write_text("mine\n")
+    with pytest.raises(UserError, match=r"train\.b: a file with another text stands there"):
+        write(FEW, tmp_path)
+    with pytest.raises(OSError, match="No space left"):
+        write(dataclasses.replace(FEW, draw=broken, sizes={"train": 50}), tmp_path, replace=True)
+    assert [path.name for path in tmp_path.iterdir()] == ["train.b"]
+    assert (tmp_path / "train.b").read_text() == "mine\n"
 
 
 GOLDEN = Pair(

@@ -6,8 +6,7 @@ from recipes_by_shape import DESCRIBERS, WRITERS
 
 import regard
 from regard import preflight, run
-from regard.corpora import CORPORA
-from regard.corpora.corpus import generate, write
+from regard.corpora import CORPORA, generate, write
 from regard.data.batching import reading
 from regard.data.fields import Shape
 from regard.models import build, configure

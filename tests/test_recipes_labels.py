@@ -6,8 +6,7 @@ from recipes_by_shape import LABELLERS
 
 import regard
 from regard import run
-from regard.corpora import CORPORA
-from regard.corpora.corpus import generate
+from regard.corpora import CORPORA, generate
 from regard.data.fields import configure_fields, outlines
 from regard.models import build, configure
 from regard.recipe import Recipe, override, parse, read, read_values

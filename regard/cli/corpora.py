@@ -14,7 +14,7 @@ def corpora(
 ) -> None:
     """List the data sets that regard can generate, or write one to files, with its word alignments if it has any."""
     from regard.corpora import CORPORA
-    from regard.corpora.corpus import write
+    from regard.corpora.files import write
     from regard.errors import UserError
     from regard.recipe import choose
 

@@ -88,7 +88,7 @@ def attention(
 
     Finished runs are kept: the same command continues where it was stopped. The table is in table.md and table.tex too.
     """
-    from regard.corpora.corpus import write_lines
+    from regard.corpora.files import write_lines
     from regard.lab.attention import PARTS, compare, grid
     from regard.lab.table import latex, markdown, print_grid
     from regard.recipe import choose, override, read_values

@@ -1,9 +1,10 @@
 """Generated data sets whose truth is known: where words correspond, a pair comes with the word alignment it was built from."""
 
 from regard.corpora.arithmetic import ARITHMETIC
-from regard.corpora.corpus import Corpus, Pair, generate, write
+from regard.corpora.corpus import Corpus, Pair, generate, rows
 from regard.corpora.dates import DATES
 from regard.corpora.equations import EQUATIONS
+from regard.corpora.files import write
 from regard.corpora.latin import LATIN
 from regard.corpora.letters import COPY, REVERSE, SORT
 from regard.corpora.markov import MARKOV
@@ -12,7 +13,7 @@ from regard.corpora.programs import PROGRAMS
 from regard.corpora.scenes import SCENES
 from regard.tables import TABLES
 
-__all__ = ["CORPORA", "Corpus", "Pair", "generate", "write"]
+__all__ = ["CORPORA", "Corpus", "Pair", "generate", "rows", "write"]
 
 CORPORA: dict[str, Corpus] = {
     "latin": LATIN,

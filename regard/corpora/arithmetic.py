@@ -1,11 +1,10 @@
 """Sums and differences written in digits: `7 3 4 5 + 9 8 2` and `8 3 2 7`."""
 
 from collections.abc import Callable, Iterator
-from functools import partial
 from random import Random
 from typing import NamedTuple
 
-from regard.corpora.corpus import Corpus, Pair, draw_splits
+from regard.corpora.corpus import Corpus, Pair
 
 LONGEST_TRAINED = 4  # digits of a number
 LONGEST = 6
@@ -59,5 +58,6 @@ ARITHMETIC = Corpus(
     source_suffix="problem",
     target_suffix="answer",
     sizes={"train": 20000, "valid": 500, "test": 500, "test-long": 300},
-    generate=partial(draw_splits, "arithmetic", {"train": plain, "valid": plain, "test": plain, "test-long": long}),
+    draw=plain,
+    own={"test-long": long},
 )

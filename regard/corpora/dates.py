@@ -1,10 +1,9 @@
 """Dates as people write them, and as ISO 8601 does: `the 5th of March 1999` and `1 9 9 9 - 0 3 - 0 5`."""
 
 from collections.abc import Iterator
-from functools import partial
 from random import Random
 
-from regard.corpora.corpus import Corpus, Pair, draw_splits
+from regard.corpora.corpus import Corpus, Pair
 
 MONTHS = (
     ("January", 31), ("February", 28), ("March", 31), ("April", 30), ("May", 31), ("June", 30), ("July", 31),
@@ -48,5 +47,5 @@ DATES = Corpus(
     source_suffix="date",
     target_suffix="iso",
     sizes={"train": 10000, "valid": 300, "test": 300},
-    generate=partial(draw_splits, "dates", dict.fromkeys(("train", "valid", "test"), dates)),
+    draw=dates,
 )

@@ -1,10 +1,9 @@
 """Word problems: `two times three times three equals` and `eighteen`."""
 
 from collections.abc import Iterator
-from functools import partial
 from random import Random
 
-from regard.corpora.corpus import Corpus, Pair, draw_splits
+from regard.corpora.corpus import Corpus, Pair
 
 ONES = (
     *("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve", "thirteen"),
@@ -56,6 +55,6 @@ EQUATIONS = Corpus(
     source_suffix="problem",
     target_suffix="answer",
     sizes={"train": 6000, "valid": 300, "test": 300},
-    generate=partial(draw_splits, "equations", dict.fromkeys(("train", "valid", "test"), problems)),
+    draw=problems,
     joint=" ",
 )

@@ -1,9 +1,8 @@
 """Latin and English: sentences like `Caecilius est in horto .` and `Caecilius is in the garden .`, with their truth."""
 
 from collections.abc import Iterator
-from functools import partial
 
-from regard.corpora.corpus import Corpus, Pair, draw_splits
+from regard.corpora.corpus import Corpus, Pair
 from regard.corpora.latin_grammar import Grammar
 from regard.corpora.latin_words import HELD_OUT_NAMES, SEEN_NAMES, lexicon
 
@@ -34,13 +33,12 @@ def with_new_names(seed: str) -> Iterator[Pair]:
     return (pair for pair in plain(seed, HELD_OUT_NAMES) if any(word[0].isupper() for word in pair.target.split()))
 
 
-CANDIDATES = {"train": plain, "valid": plain, "test": plain, "test-long": long, "test-names": with_new_names}
-
 LATIN = Corpus(
     name="latin",
     about="Latin with its English: free word order, five cases, agreement, subordinate clauses; exact word alignments",
     source_suffix="la",
     target_suffix="en",
     sizes={"train": 12000, "valid": 500, "test": 500, "test-long": 300, "test-names": 300},
-    generate=partial(draw_splits, "latin", CANDIDATES),
+    draw=plain,
+    own={"test-long": long, "test-names": with_new_names},
 )

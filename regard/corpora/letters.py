@@ -5,7 +5,7 @@ from functools import partial
 from random import Random
 from string import ascii_lowercase
 
-from regard.corpora.corpus import Corpus, Pair, draw_splits
+from regard.corpora.corpus import Corpus, Pair
 
 LONGEST_TRAINED, LONGEST = 12, 20  # letters
 Order = Callable[[Sequence[str]], list[int]]  # the places of the source in the order of the target
@@ -22,15 +22,14 @@ def letters(seed: str, order: Order, shortest: int, longest: int) -> Iterator[Pa
 
 
 def corpus(name: str, about: str, order: Order) -> Corpus:
-    plain = partial(letters, order=order, shortest=3, longest=LONGEST_TRAINED)
-    long = partial(letters, order=order, shortest=LONGEST_TRAINED + 1, longest=LONGEST)
     return Corpus(
         name=name,
         about=f"{about}; a test of longer ones; exact alignments",
         source_suffix="letters",
         target_suffix=name,
         sizes={"train": 10000, "valid": 300, "test": 300, "test-long": 300},
-        generate=partial(draw_splits, name, {"train": plain, "valid": plain, "test": plain, "test-long": long}),
+        draw=partial(letters, order=order, shortest=3, longest=LONGEST_TRAINED),
+        own={"test-long": partial(letters, order=order, shortest=LONGEST_TRAINED + 1, longest=LONGEST)},
     )
 
 

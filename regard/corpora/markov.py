@@ -1,14 +1,13 @@
 """Hidden Markov chains: what is observed, the states behind it, and how probable each state is, exactly (Rabiner 1989)."""
 
 from collections.abc import Iterator, Sequence
-from functools import partial
 from random import Random
 from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 
-from regard.corpora.corpus import Corpus, Pair, draw_splits
+from regard.corpora.corpus import Corpus, Pair
 
 SHORTEST, LONGEST = 8, 20
 Posteriors = Float[np.ndarray, "time states"]
@@ -83,7 +82,7 @@ MARKOV = Corpus(
     source_suffix="observed",
     target_suffix="states",
     sizes={"train": 20000, "valid": 300, "test": 300},
-    generate=partial(draw_splits, "markov", dict.fromkeys(("train", "valid", "test"), sequences)),
+    draw=sequences,
     target_column="tags",
     joint=None,
 )

@@ -6,7 +6,7 @@ from itertools import islice
 from random import Random
 
 from regard.corpora import xml
-from regard.corpora.corpus import Corpus, Pair, draw_splits
+from regard.corpora.corpus import Corpus, Pair
 
 SAYINGS = ["yes", "no", "perhaps", "never", "always", "soon", "later", "now"]
 PEOPLE = ["she", "he", "Ann", "Bob", "they", "somebody"]
@@ -70,7 +70,7 @@ def corpus(name: str, about: str, make: Callable[[Random], Tagged]) -> Corpus:
         source_suffix="text",
         target_suffix="depth",
         sizes={"train": 3000, "valid": 200, "test": 200},
-        generate=partial(draw_splits, name, dict.fromkeys(("train", "valid", "test"), partial(rows, make=make))),
+        draw=partial(rows, make=make),
         target_column="tags",
         joint=None,
     )

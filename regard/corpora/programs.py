@@ -10,7 +10,7 @@ from functools import partial
 from random import Random
 from typing import Any, NamedTuple
 
-from regard.corpora.corpus import Corpus, Pair, draw_splits
+from regard.corpora.corpus import Corpus, Pair
 
 INPUTS: tuple[list[int], ...] = (
     [],
@@ -212,5 +212,5 @@ PROGRAMS = Corpus(
     source_suffix="said",
     target_suffix="py",
     sizes={"train": 6000, "valid": 300, "test": 300},
-    generate=partial(draw_splits, "programs", dict.fromkeys(("train", "valid", "test"), programs)),
+    draw=programs,
 )

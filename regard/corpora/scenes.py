@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from regard.corpora.corpus import Box, Corpus, Pair, Rendering, draw_splits
+from regard.corpora.corpus import Box, Corpus, Pair, Rendering
 
 SIDE = 48  # pixels of a picture
 REACHES = (10, 7, 4)  # from the middle to each side: no two shapes of a scene have the same
@@ -131,13 +131,13 @@ def new_pairs(seed: str, new: bool) -> Iterator[Pair]:
     return (one for one, has in found if has is new)
 
 
-SEEN, NEW = partial(new_pairs, new=False), partial(new_pairs, new=True)
 SCENES = Corpus(
     name="scenes",
     about="Pictures of coloured shapes and their captions, with the box of each shape; a test of new colours of shapes",
     source_suffix="npy",
     target_suffix="caption",
     sizes={"train": 12000, "valid": 500, "test": 500, "test-new": 300},
-    generate=partial(draw_splits, "scenes", {"train": SEEN, "valid": SEEN, "test": SEEN, "test-new": NEW}),
-    rendering=Rendering(picture, boxes),
+    draw=partial(new_pairs, new=False),
+    own={"test-new": partial(new_pairs, new=True)},
+    rendering=Rendering((SIDE, SIDE, 3), picture, boxes),
 )

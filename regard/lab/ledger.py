@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from regard.corpora.corpus import write_lines
+from regard.corpora.files import write_lines
 from regard.errors import DamagedError, UserError
 from regard.training.journal import Journal
 

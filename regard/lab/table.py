@@ -10,7 +10,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from regard.corpora.corpus import write_lines
+from regard.corpora.files import write_lines
 from regard.lab.cells import Comparison, Result
 from regard.lab.lecture import LECTURE
 from regard.lab.tasks import TASKS

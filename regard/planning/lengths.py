@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from regard.corpora import CORPORA
-from regard.corpora.corpus import generate
+from regard.corpora.corpus import rows
 from regard.data.fields import FIELDS, configure_fields
 from regard.data.readers import read_rows
 from regard.data.tokenizers import CodeTokenizer
@@ -72,7 +72,7 @@ def sample(data: Data, names: list[str]) -> list[tuple[str, ...]]:
     if not names:
         return []
     if data.corpus is not None:
-        drawn = generate(choose(CORPORA, data.corpus.name, "corpus"), data.corpus.seed, 1000)["train"]
+        drawn = rows(choose(CORPORA, data.corpus.name, "corpus"), data.corpus.seed, 1000)["train"]
         return [tuple(getattr(pair, name) for name in names) for pair in drawn] if set(names) <= {"source", "target"} else []
     if data.train is None or not set(names) <= data.train.named.keys() or not all(map(Path.exists, data.train.files)):
         return []
