@@ -40,6 +40,7 @@ TABLES = {
     "SEARCHES": "regard.evaluation.candidates",
     "NORMALISATIONS": "regard.decoding.ranking",
     "RULES": "regard.decoding.rules",
+    "EXPORTS": "regard.exchange",
     "FORMATS": "regard.insight.figure",
     "TASKS": "regard.lab.tasks",
     "SPACE": "regard.tuning.space",

@@ -263,6 +263,26 @@ def test_a_picture_of_one_s_own_is_drawn(tmp_path):
     assert "unknown kind of picture 'gif'" in refused("look", tmp_path / "run", "s3 a", "--picture", tmp_path / "look.gif")
 
 
+EXPORT = """
+from regard.exchange import Export
+
+def write(bundle, directory, quantization):
+    (directory / "mine.txt").write_text(type(bundle.model).__name__)
+    return {{"loud": True}}
+
+{table}["mine"] = Export(write, {{"HOW.md": __import__("pathlib").Path(__file__)}})
+"""
+
+
+def test_a_format_of_one_s_own_is_exported_to(tmp_path):
+    bring(tmp_path, "EXPORTS", EXPORT)
+    run.train(recipe_with(tmp_path, []), tmp_path / "run", talk=False)
+    assert command("export", tmp_path / "run", "--to", "mine", "--output", tmp_path / "out").code == 0
+    assert (tmp_path / "out" / "mine.txt").read_text() == "SequenceToSequence"
+    assert '"loud": true' in (tmp_path / "out" / "export.json").read_text()
+    assert (tmp_path / "out" / "HOW.md").read_text() == (tmp_path / "mine.py").read_text()
+
+
 ENTRY = """
 from regard.tuning.space import Entry
 

@@ -13,6 +13,7 @@ from regard.cli import (
     corpora,
     data,
     evaluate,
+    export,
     generate,
     lab,
     look,
@@ -40,7 +41,7 @@ app = typer.Typer(
 )
 for verb in (
     train.train, tune.tune, generate.generate, predict.predict, evaluate.evaluate, align.align, look.look, plan.plan,
-    verify.verify, recipes.recipes, corpora.corpora, data.data,
+    verify.verify, export.export, recipes.recipes, corpora.corpora, data.data,
 ):  # fmt: skip
     app.command(cls=Command)(with_imports(verb))
 app.command("continue", cls=Command)(with_imports(continue_.continue_))

@@ -1,0 +1,65 @@
+"""Models for other programs, and models of other programs. One table for each way."""
+
+import json
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from regard.data.fields import Text
+from regard.data.sealed import sealed
+from regard.errors import UserError
+from regard.exchange import ctranslate2
+from regard.models import Generator
+from regard.models.directory import Bundle, load_model
+from regard.tables import choose
+
+FACTS = "export.json"
+ALONE = Path(__file__).parent / "alone"
+
+
+class Export(NamedTuple):
+    """A format of another program. `write` puts its files into an empty directory, and tells what an example has to know."""
+
+    write: Callable[[Bundle, Path, str | None], dict[str, Any]]
+    files: Mapping[str, Path]  # what is copied beside it: an example, how it is used
+    quantizations: tuple[str, ...] = ()
+
+
+def export(path: Path, to: str, output: Path, quantization: str | None = None) -> None:
+    """A directory that another program runs without us: the model, its tokenizers, an example and how to use them."""
+    form: Export = choose(EXPORTS, to, "export format")
+    if quantization is not None and quantization not in form.quantizations:
+        allowed = ", ".join(form.quantizations) or "none"
+        raise UserError(f"--quantization {quantization} is unknown to {to}; it has {allowed}")
+    bundle = load_model(path)
+    refuse_other_shapes(path, bundle)
+    with sealed(output, {"kind": "export", "to": to}) as inside:
+        facts = form.write(bundle, inside, quantization)
+        limits = {"max_ratio": bundle.decoding.max_ratio, "max_length": bundle.decoding.max_length}
+        (inside / FACTS).write_text(json.dumps({"format": to, **limits, **facts}, indent=1) + "\n", encoding="utf-8")
+        for name, field in bundle.fields.items():
+            field.save(inside / name)
+        for name, file in form.files.items():
+            shutil.copyfile(file, inside / name)
+
+
+def refuse_other_shapes(path: Path, bundle: Bundle) -> None:
+    if not isinstance(bundle.model, Generator):
+        kind = bundle.config.get("kind")
+        raise UserError(f"{path}: only models that write outputs word by word are exported, and this is a model.kind={kind}")
+    for name, field in bundle.fields.items():
+        if not isinstance(field, Text):
+            raise UserError(f"{path}: only models of texts are exported, and its column {name} is of kind {field.kind}")
+
+
+def alone(to: str) -> dict[str, Path]:
+    """What the formats of ours are used with."""
+    return {
+        "generate.py": ALONE / f"generate_{to}.py", "tokenizer.py": ALONE / "tokenizer.py", "README.md": ALONE / f"{to}.md",
+    }  # fmt: skip
+
+
+EXPORTS: dict[str, Export] = {
+    "ctranslate2": Export(ctranslate2.write, alone("ctranslate2"), ctranslate2.QUANTIZATIONS),
+}
