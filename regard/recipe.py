@@ -131,6 +131,16 @@ class Decoding(Section):
     max_ratio: Annotated[float, Field(gt=0, le=1000)] = 3.0  # an output ends after max_ratio * source + 10 tokens at the latest
     batch_tokens: Tokens = 4096
     replace_unknown: bool = False  # unknown words of outputs by the source words that were looked at for them
+    min_length: Size | None = None  # tokens that an output has at least, without its end mark
+    min_ratio: Annotated[float, Field(gt=0, le=1000)] | None = None  # the same, for each token of the source
+    no_repeat_ngram: Size | None = None  # so many tokens in a row do not come twice
+    repetition_penalty: Annotated[float, Field(gt=0, le=1000)] | None = None  # θ log p for words that were written already
+
+    @model_validator(mode="after")
+    def has_room(self) -> "Decoding":
+        if self.min_length is not None and self.min_length >= self.max_length:
+            raise ValueError(f"min_length={self.min_length} must be less than max_length={self.max_length}")
+        return self
 
 
 # As they were written -> the SHA-256 of a file, null of a module

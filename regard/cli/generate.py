@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 
 def generate(
     run: Annotated[Path, typer.Argument(help="A run or a model directory.")],
+    changes: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[KEY=VALUE]...", help="Settings of decoding, for example min_length=5 no_repeat_ngram=3."),
+    ] = None,
     beam: Annotated[int | None, typer.Option(min=1, help="Hypotheses kept at each step; 1 is greedy.")] = None,
     length_penalty: Annotated[float | None, typer.Option(min=0.0, help="Rank by log p / length ** penalty.")] = None,
     length_norm: Annotated[str | None, typer.Option(help="gnmt: ((5 + length) / 6) ** penalty instead; or power.")] = None,
@@ -50,6 +54,8 @@ def generate(
 
     A line that is too long for the model gets an empty line and is named on standard error, and the exit code is 2.
 
+    Settings of the recipe's section `decoding` are changed as in training: regard generate RUN min_length=5 no_repeat_ngram=3
+
     With --jsonl texts may have line feeds: {"id": 7, "source": "two\\nlines"} gets `output` beside its own keys.
     """
     from regard.cli.json_lines import Asked, answered, asked
@@ -63,13 +69,16 @@ def generate(
     trained = load_generator(run, device)
     if alignments is not None and not trained.has_attention:
         raise UserError(f"{run}: this model has no attention, so there is nothing to align by")
-    drawing = given(seed=seed, temperature=temperature, top_k=top_k, top_p=top_p)
+    own = changed(changes or [])
+    drawing = {key: own.pop(key) for key in [*own] if key in Sampling.model_fields}
+    drawing |= given(seed=seed, temperature=temperature, top_k=top_k, top_p=top_p)
     if not sample and drawing:
         raise UserError(f"--{next(iter(drawing)).replace('_', '-')} says how outputs are drawn: add --sample")
     sampling = parse(Sampling, drawing) if sample else None
-    width = n_best or 1 if sample else max(beam or trained.decoding.beam, n_best or 1)
+    width = n_best or 1 if sample else max(beam or trained.settings(**own).beam, n_best or 1)
     ranking = given(length_penalty=length_penalty, length_norm=length_norm, coverage_penalty=coverage_penalty)
-    settings = trained.settings(beam=width, **ranking, **given(replace_unknown=replace_unknown or None))
+    own |= {"beam": width, **ranking, **given(replace_unknown=replace_unknown or None)}
+    settings = trained.settings(**own)
     if dictionary is not None:
         if not settings.replace_unknown:
             raise UserError("--dictionary says what unknown words are replaced by: add --replace-unknown")
@@ -97,6 +106,14 @@ def generate(
     for key, count in cuts.items():
         typer.echo(f"warning: {count:,} of {number:,} outputs were cut at {key} before they ended; raise it", err=True)
     failures.leave(failed)
+
+
+def changed(changes: Sequence[str]) -> dict[str, Any]:
+    """`key=value` or `decoding.key=value`, as a recipe has it."""
+    from regard.recipe import override
+
+    values = override({}, changes)
+    return {**values.pop("decoding", {}), **values}
 
 
 def given(**options: Any) -> dict[str, Any]:

@@ -89,14 +89,15 @@ def beam_search(
     seen, covered = None if coverage is None else coverage.start(width), None
 
     for length in itertools.count(1):
-        log_probs, weights, state, last = step(words, state)
+        found = step(words, state)
+        log_probs, state, last = found.log_probs, found.state, found.last
         if coverage is not None and seen is not None:
-            seen = coverage.add(seen, weights)
+            seen = coverage.add(seen, found.weights)
             covered = coverage.score(seen).view(batch, width)
         beam, ended = extend(beam, require_numbers(log_probs).view(batch, width, -1), end)
         if trace is not None:
             made = [torch.cat(sides, dim=1) for sides in zip(ended.origin, beam.origin, strict=True)]
-            trace.add(log_probs.view(batch, width, -1), weights, *made)
+            trace.add(log_probs.view(batch, width, -1), found.weights, *made)
         norm = normalise(length, length_penalty)
         closed = closed + (ended.totals > IMPOSSIBLE).sum(dim=1)
         pool = pool.add(ended, ended.scores(norm, covered), end, place)

@@ -150,6 +150,9 @@ class TrainedGenerator(TeacherForced):
             for row, each in zip(rows, found, strict=True):
                 limit = self.limit_met(tokens[row], settings) if any(one.end == LIMIT for one in each) else LIMIT
                 results[row] = [self.read(one, tokens[row], offers[row], limit) for one in each]
+        unmet = [row for row in readable if not results[row]]
+        problems |= dict.fromkeys(unmet, "no output was found that keeps to all rules of its decoding")
+        results = [None if row in problems else each for row, each in enumerate(results)]
         if settings.replace_unknown:
             results = replace_unknown(self, lines, tokens, offers, results, self.dictionary)
         if details.alignment:

@@ -117,11 +117,12 @@ class TrainedLanguageModel(TeacherForced):
         for word in read[:-1]:
             state = step(word[None], state).state
         longest = self.longest(words, settings)
-        request = Request(settings.model_copy(update={"max_length": longest, "max_ratio": 1000.0}), Batch({}),
-                          torch.full((1,), longest, device=self.device), self.target)  # fmt: skip
+        room_for = settings.model_copy(update={"max_length": longest, "max_ratio": 1000.0, "min_ratio": None})
+        end = NEVER if self.lines_go_on else END
+        request = Request(room_for, Batch({}), torch.full((1,), longest, device=self.device), self.target, end=end)
         ruling = ruled(step, state, requested(request))
         watch = None if tell is None else watcher([tell], 1 if sampling is None else count)
-        ways: dict[str, Any] = {"end": NEVER if self.lines_go_on else END, "length_penalty": settings.length_penalty,
+        ways: dict[str, Any] = {"end": end, "length_penalty": settings.length_penalty,
                                 "length_norm": settings.length_norm, "watch": watch}  # fmt: skip
         if sampling is not None:
             chances = chances_of([words], count, longest, sampling.seed).to(self.device)

@@ -1,6 +1,8 @@
 """Rules wrap a step: every search obeys them without knowing them, and a new one is a class and a line of RULES."""
 
 import itertools
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -14,6 +16,7 @@ from regard.decoding.generator import TrainedGenerator
 from regard.decoding.greedy import greedy_search
 from regard.decoding.rules import RULES, DecodingRule, MaxLength, Request, requested, ruled
 from regard.decoding.sampling import Sampling, sample
+from regard.errors import InputError
 from regard.models.directory import Bundle
 from regard.models.interface import Step
 from regard.recipe import Decoding, Tokenizer
@@ -83,15 +86,39 @@ class OtherThanTheFirst(BannedWord):
         return step.forbid(self.first[sentence][:, None] == torch.arange(step.log_probs.shape[1])), sentence
 
 
-MADE_UP = {"banned": BannedWord, "min_length": MinLength, "no_word_twice": NoWordTwice, "other": OtherThanTheFirst}
-# Which outputs a rule allows, told without steps: of the source's tokens and an output's, END included where it has one
+MADE_UP = {"banned": BannedWord, "least": MinLength, "no_word_twice": NoWordTwice, "other": OtherThanTheFirst}
+
+
+class Oracle(NamedTuple):
+    """What a rule means, told without steps."""
+
+    settings: dict[str, Any]  # that ask for it
+    allows: Callable[..., bool] = lambda source, words: True  # of an output's tokens, END included where it has one
+    worth: Callable[..., Any] = lambda log_probs, words: log_probs  # of each word
+
+
 ORACLES = {
-    "max_length": lambda source, words: len(words) <= MOST and (words[-1] == END or len(words) == MOST),
-    "banned": lambda source, words: BANNED not in words,
-    "min_length": lambda source, words: END not in words[:LEAST],
-    "no_word_twice": lambda source, words: len({START, *words}) == len(words) + 1,
-    "other": lambda source, words: source[0] not in words,
-}
+    "max_length": Oracle({}, lambda source, words: len(words) <= MOST and (words[-1] == END or len(words) == MOST)),
+    "min_length": Oracle({"min_length": 1, "min_ratio": 1.0},
+                         lambda source, words: len(closed(words)) >= max(1, len(source) - 1)),
+    "no_repeat_ngram": Oracle({"no_repeat_ngram": 2}, lambda source, words: without_twins(closed(words), 2)),
+    "repetition_penalty": Oracle({"repetition_penalty": 1.7}, worth=lambda log_probs, words: [
+        one * (1.7 if word in words[:at] else 1) for at, (one, word) in enumerate(zip(log_probs, words, strict=True))
+    ]),
+    "banned": Oracle({}, lambda source, words: BANNED not in words),
+    "least": Oracle({}, lambda source, words: END not in words[:LEAST]),
+    "no_word_twice": Oracle({}, lambda source, words: len({START, *words}) == len(words) + 1),
+    "other": Oracle({}, lambda source, words: source[0] not in words),
+}  # fmt: skip
+
+
+def closed(words):
+    return [word for word in words if word != END]
+
+
+def without_twins(words, size):
+    ngrams = [tuple(words[at : at + size]) for at in range(len(words) - size + 1)]
+    return len(set(ngrams)) == len(ngrams)
 
 
 @pytest.fixture
@@ -106,37 +133,42 @@ def test_every_rule_has_an_oracle():
     assert ORACLES.keys() - MADE_UP.keys() == RULES.keys()
 
 
-def every_output(model, source, allowed):
-    """Log-probabilities by the model itself, whatever the rules; best first."""
+def every_output(model, source, oracles, penalty=0.7):
+    """Log-probabilities by the model itself and by what the rules make of them; best first."""
     found = []
     for size in range(1, MOST + 1):
         outputs = [words for words in itertools.product(range(VOCABULARY), repeat=size) if END not in words[:-1]]
-        outputs = [words for words in outputs if all(ORACLES[name](source, words) for name in allowed)]
+        outputs = [words for words in outputs if all(oracle.allows(source, words) for oracle in oracles)]
         if outputs:
             inputs = torch.tensor([[START, *words[:-1]] for words in outputs])
-            rows = len(outputs)
-            log_probs = model(reading(torch.tensor([source] * rows), torch.tensor([len(source)] * rows)), inputs).log_softmax(
-                -1
-            )
-            each = log_probs.gather(2, torch.tensor(outputs)[..., None]).sum(dim=(1, 2)) / size**0.7
-            found += zip(each.tolist(), ([word for word in words if word != END] for words in outputs), strict=True)
+            rows = reading(torch.tensor([source] * len(outputs)), torch.tensor([len(source)] * len(outputs)))
+            each = model(rows, inputs).log_softmax(-1).gather(2, torch.tensor(outputs)[..., None]).squeeze(2).tolist()
+            for log_probs, words in zip(each, outputs, strict=True):
+                for oracle in oracles:
+                    log_probs = oracle.worth(log_probs, words)
+                found.append((sum(log_probs) / size**penalty, closed(words)))
     return sorted(found, reverse=True)
 
 
-def asked(source, lengths):
-    return Request(Decoding(max_length=MOST), reading(source, lengths), lengths, target=None)
+def asked(source, lengths, names):
+    changes = {key: value for name in names for key, value in ORACLES[name].settings.items()}
+    return Request(Decoding(max_length=MOST, **changes), reading(source, lengths), lengths, target=None)
 
 
-@pytest.mark.parametrize("names", [[name] for name in MADE_UP] + [list(MADE_UP)], ids="-".join)
+ALONE = [[name] for name in ORACLES]
+
+
+@pytest.mark.parametrize("names", [*ALONE, list(MADE_UP), list(RULES)], ids="-".join)
 @pytest.mark.parametrize("setting", FEW)
 @torch.no_grad()
 def test_a_wide_beam_finds_the_ranking_that_enumeration_finds(setting, names, monkeypatch):
-    for name in names:
+    for name in set(names) & MADE_UP.keys():
         monkeypatch.setitem(RULES, name, MADE_UP[name])
     model, sources = tiny(FEW[setting], vocabulary=VOCABULARY, scale=2.5), [[4, 5, 4], [1, 4]]
     source, lengths = batch(*sources)
-    step, state = ruled(*model.start(model.encode(reading(source, lengths))), requested(asked(source, lengths)))
-    expected = [every_output(model, row, RULES) for row in sources]
+    step, state = ruled(*model.start(model.encode(reading(source, lengths))), requested(asked(source, lengths, names)))
+    oracles = [ORACLES[name] for name in {"max_length", *names}]
+    expected = [every_output(model, row, oracles) for row in sources]
     start = torch.full_like(lengths, START)
     found = beam_search(step, state, start, width=max(map(len, expected)), end=END, length_penalty=0.7)
     for ours, theirs in zip(found, expected, strict=True):
@@ -151,7 +183,8 @@ def test_a_wide_beam_finds_the_ranking_that_enumeration_finds(setting, names, mo
 
 @pytest.fixture
 def trained():
-    source, target = (train_tokenizer(Tokenizer(kind="word"), [side]) for side in ("a b c", "x y z w v u"))
+    source = train_tokenizer(Tokenizer(kind="word"), ["a b c"])
+    target = train_tokenizer(Tokenizer(kind="character"), ["abwxyz"])
     model = tiny(FEW["gru-additive-into_cell"], vocabulary=len(target), scale=2.0)
     model.decoder.output.bias.data[END] += 2
     return TrainedGenerator(Bundle(model, texts(source, target), Decoding(beam=3, length_penalty=0.5, max_length=7)))
@@ -175,6 +208,24 @@ def test_an_input_gives_the_same_output_alone_and_in_any_batch(trained, rules, w
     assert all(len(tokens) >= LEAST for each in together for tokens in each)
 
 
+@pytest.mark.parametrize("name", RULES)
+@pytest.mark.parametrize("way", ["greedy", "beam", "sample"])
+def test_with_every_rule_an_input_gives_the_same_output_in_any_company(trained, name, way):
+    def answers(texts):
+        changes = {"beam": {"greedy": 1, "beam": 3, "sample": 4}[way], "max_length": 7, **ORACLES[name].settings}
+        drawn = Sampling() if way == "sample" else None
+        found = trained.answer(texts, trained.settings(**changes), drawn).results
+        return [each and [one.tokens for one in each] for each in found]
+
+    together = answers(TEXTS)
+    assert sum(bool(each) for each in together) > 1
+    assert answers(TEXTS[::-1])[::-1] == together
+    assert [answers([text])[0] for text in TEXTS] == together
+    for text, found in zip(TEXTS, together, strict=True):
+        (source,) = trained.source.encode([text])
+        assert name == "max_length" or all(ORACLES[name].allows([*source, END], [*tokens, END]) for tokens in found or ())
+
+
 def test_what_is_forbidden_makes_nothing_else_more_probable(trained, rules):
     for text, found in zip(TEXTS, trained.sample(TEXTS, 4), strict=True):
         closed = [one for one in found if len(one.tokens) < 7 and trained.target.encode([one.text])[0] == one.tokens]
@@ -189,9 +240,15 @@ def test_where_nothing_is_allowed_nothing_is_found(trained, monkeypatch, beam):
             return step.forbid(torch.ones(1, 1, dtype=torch.bool)), state
 
     monkeypatch.setitem(RULES, "nothing", Nothing)
-    assert trained.search(TEXTS, beam=beam) == trained.sample(TEXTS, beam) == [[]] * len(TEXTS)
-    assert trained.sample(TEXTS, beam, Sampling(top_k=2, top_p=0.5)) == [[]] * len(TEXTS)
-    assert trained.generate(TEXTS, beam=beam) == [""] * len(TEXTS)
+    for ask in (
+        trained.search,
+        trained.generate,
+        lambda texts, beam: trained.sample(texts, beam, Sampling(top_k=2, top_p=0.5)),
+    ):
+        with pytest.raises(InputError, match="keeps to all rules") as caught:
+            ask([*TEXTS, ""], beam=beam)
+        assert caught.value.problems.keys() == set(range(len(TEXTS)))
+        assert caught.value.results == [None] * len(TEXTS) + [[] if ask != trained.generate else ""]
 
 
 def test_a_rule_may_cut_one_hypothesis_and_leave_its_neighbours():

@@ -7,7 +7,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from regard.data.batching import Batch
-from regard.data.tokenizers import Tokenizer
+from regard.data.tokenizers import END, Tokenizer
 from regard.models.interface import StepFunction
 from regard.models.limits import Limits
 from regard.recipe import Decoding
@@ -22,6 +22,7 @@ class SearchStep(NamedTuple):
     weights: Float[Tensor, "rows heads source"] | None
     state: Any  # the model's and every rule's: an immutable tree of tensors whose first dimension is rows
     last: Bool[Tensor, "rows"] | None = None  # outputs that end with this word, whichever it is
+    room: Int[Tensor, "rows"] | None = None  # how many words there may still be, this one and the end mark included
 
     def forbid(self, words: Bool[Tensor, "#rows #vocabulary"]) -> "SearchStep":
         return self._replace(log_probs=self.log_probs.masked_fill(words, FORBIDDEN))
@@ -45,10 +46,12 @@ class Request(NamedTuple):
     lengths: Int[Tensor, "batch"]  # of the sources, END included
     target: Tokenizer
     places: Limits = Limits()
+    end: int = END  # the token that ends an output
 
 
 class DecodingRule:
-    """Knows the words so far only by what it keeps of them: a State of its own, which the beam re-orders with the model's."""
+    """Knows the words so far only by what it keeps of them: a State of its own, which the beam re-orders with the model's.
+    Every output that is found keeps to every rule, also one that is cut at its limit: `room` says how near that is."""
 
     @classmethod
     def requested(cls, request: Request) -> "DecodingRule | None":
@@ -72,45 +75,6 @@ class DecodingRule:
         return ruled, (state, self.start())
 
 
-class MaxLength(DecodingRule):
-    """An output has at most so many tokens, its end mark included. One that has not ended by then is cut as it stands: its
-    log-probability is that of its words, without an end mark."""
-
-    def __init__(self, limits: Int[Tensor, "batch"]) -> None:
-        self.limits = limits
-
-    @classmethod
-    def requested(cls, request: Request) -> "MaxLength":
-        return cls(max_lengths(request.lengths, request.decoding, request.places))
-
-    def start(self) -> Int[Tensor, "batch"]:
-        return self.limits
-
-    def apply(self, step: SearchStep, words: Int[Tensor, "rows"], state: Int[Tensor, "rows"]) -> tuple[SearchStep, Any]:
-        return step.cut(state <= 1), state - 1
-
-
-def max_lengths(lengths: Int[Tensor, "batch"], decoding: Decoding, places: Limits) -> Int[Tensor, "batch"]:
-    """How many tokens an output may have, its end mark included; `lengths` count that of the source."""
-    most = decoding.max_length if places.target is None else min(decoding.max_length, places.target.places)
-    limits = (lengths * decoding.max_ratio + 10).long().clamp(max=most)
-    return limits if places.both is None else limits.minimum(places.both.places - lengths)
-
-
-def limit_met(length: int, decoding: Decoding, places: Limits) -> str:
-    """The key that limits the output of a source of this length (its end mark included): what to raise where it was cut."""
-    room = {"decoding.max_ratio": int(length * decoding.max_ratio + 10), "decoding.max_length": decoding.max_length}
-    if places.target is not None:
-        room[places.target.key] = places.target.places
-    if places.both is not None:
-        room[places.both.key] = places.both.places - length
-    return min(room, key=room.__getitem__)
-
-
-def requested(request: Request) -> list[DecodingRule]:
-    return [rule for kind in RULES.values() if (rule := kind.requested(request)) is not None]
-
-
 def ruled(step: StepFunction, state: Any, rules: Iterable[DecodingRule]) -> tuple[SearchStepFunction, Any]:
     """A model's step under these rules. What is forbidden makes nothing else more probable: scores stay the model's."""
 
@@ -122,6 +86,3 @@ def ruled(step: StepFunction, state: Any, rules: Iterable[DecodingRule]) -> tupl
     for rule in rules:
         found, state = rule.wrap(found, state)
     return found, state
-
-
-RULES: dict[str, type[DecodingRule]] = {"max_length": MaxLength}
