@@ -7,7 +7,7 @@ python benchmarks/scores.py
 import torch
 from timing import race, report
 
-from regard.lab.attention import kept
+from regard.lab.pace import kept
 from regard.nn.attention import AttentionTask, KeyRange, Soft, attend
 from regard.nn.attention.additive import additive, bind_additive
 from regard.nn.attention.pairs import Network

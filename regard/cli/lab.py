@@ -1,16 +1,18 @@
 """`regard lab`: one command for each experiment."""
 
 import json
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from regard.cli import experiments as frame
 from regard.cli.importing import with_imports
+from regard.cli.lab_words import listed
 from regard.cli.plain_help import Command, Group
 from regard.errors import UserError
+from regard.lab.experiments import EXPERIMENTS
 from regard.lab.settings import SETTINGS
 
 if TYPE_CHECKING:
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
 DEFAULT = "overnight"
 ABOUT = "; ".join(f"{name}: {setting.about}" for name, setting in SETTINGS.items())
 
-lab = typer.Typer(name="lab", cls=Group, help="Experiments: cells, or kinds of attention, compared under equal conditions.")
+lab = typer.Typer(name="lab", cls=Group, help="Experiments: what the lectures show, made again under stated conditions.")
 
 
 @lab.callback(invoke_without_command=True)
@@ -90,7 +92,7 @@ def attention(
     """
     from regard.corpora.files import write_lines
     from regard.lab.attention import PARTS, compare, grid
-    from regard.lab.table import latex, markdown, print_grid
+    from regard.lab.grids import latex, markdown, print_grid
     from regard.recipe import choose, override, read_values
     from regard.training.display import Display
 
@@ -109,16 +111,6 @@ def attention(
         typer.echo("\n".join(latex(table)))
     else:
         print_grid(table)
-
-
-def listed(names: str | None, entries: Mapping[str, object], what: str) -> list[str]:
-    """`a,b` as entries of a table, each once; all of them unless given."""
-    from regard.recipe import choose
-
-    chosen = list(entries) if names is None else list(dict.fromkeys(name.strip() for name in names.split(",")))
-    for name in chosen:
-        choose(entries, name, what)
-    return chosen
 
 
 def read_texts(train: Path | None, valid: Path | None, test: Path | None, sentences: int) -> "Texts | None":
@@ -157,3 +149,5 @@ def markov(
 
 for experiment in (cells, attention, markov):
     lab.command(cls=Command)(with_imports(experiment))
+for name, entry in EXPERIMENTS.items():
+    lab.command(name, cls=Command)(with_imports(frame.command(name, entry.about)))

@@ -207,15 +207,19 @@ def named_metric(name: str, known: Mapping[str, Metric]) -> Metric:
     return metric
 
 
-def by_length(inputs: Sequence[Any], outputs: Sequence[str], metric: str = "bleu") -> list[tuple[str, int, Score]]:
-    """The score of the outputs for sources of like length (in words), as the figures of Bahdanau and Luong show it."""
+def length_groups(sources: Sequence[str]) -> dict[int, list[int]]:
+    """The rows whose sources have up to so many words and more than the group before; under 0 what is longer than all."""
     groups: dict[int, list[int]] = {}
-    for row, (source, _) in enumerate(inputs):
+    for row, source in enumerate(sources):
         words = len(source.split())
         groups.setdefault(next((end for end in LENGTHS if words <= end), 0), []).append(row)
+    return {end: groups[end] for end in [*LENGTHS, 0] if end in groups}
+
+
+def by_length(inputs: Sequence[Any], outputs: Sequence[str], metric: str = "bleu") -> list[tuple[str, int, Score]]:
+    """The score of the outputs for sources of like length (in words), as the figures of Bahdanau and Luong show it."""
     results = []
-    for end in [*LENGTHS, 0]:
-        if rows := groups.get(end):
-            score = choose(METRICS, metric, "metric")([outputs[row] for row in rows], [inputs[row][1] for row in rows])
-            results.append((f"up to {end} words" if end else f"over {LENGTHS[-1]} words", len(rows), score))
+    for end, rows in length_groups([source for source, _ in inputs]).items():
+        score = choose(METRICS, metric, "metric")([outputs[row] for row in rows], [inputs[row][1] for row in rows])
+        results.append((f"up to {end} words" if end else f"over {LENGTHS[-1]} words", len(rows), score))
     return results

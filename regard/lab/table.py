@@ -1,21 +1,17 @@
 """The table of a comparison: ours, mean ± standard deviation over the seeds, beside the lecture's."""
 
 import json
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.table import Table
 
 from regard.corpora.files import write_lines
 from regard.lab.cells import Comparison, Result
+from regard.lab.grids import Grid, markdown, print_grid
 from regard.lab.lecture import LECTURE
 from regard.lab.tasks import TASKS
-
-Grid = list[list[str]]  # a header and its rows
 
 
 def figures(plan: Comparison, results: Sequence[Result]) -> Grid:
@@ -73,35 +69,6 @@ def show(plan: Comparison, results: Sequence[Result]) -> None:
     print_grid(figures(plan, results))
     for note in notes(plan):
         Console().print(note, highlight=False, markup=False, soft_wrap=True)
-
-
-def print_grid(grid: Grid) -> None:
-    console, (header, *rows) = Console(), grid
-    console.width = max(console.width, 100, 12 * len(header))  # a row is one line, also in a file
-    table = Table(box=SIMPLE_HEAD)
-    for number, name in enumerate(header):
-        table.add_column(name, justify="right" if number else "left", no_wrap=number == 0)
-    for row in rows:
-        table.add_row(*row)
-    console.print(table)
-
-
-def markdown(grid: Grid) -> list[str]:
-    header, *rows = grid
-    return [f"| {' | '.join(row)} |" for row in (header, ["---"] * len(header), *rows)]
-
-
-def latex(grid: Grid) -> list[str]:
-    """A `tabular` with lines as booktabs draws them, to be put into a paper as it is."""
-    header, *rows = ([escaped(cell) for cell in row] for row in grid)
-    body = [f"{' & '.join(row)} \\\\" for row in rows]
-    columns = "l" + "r" * (len(header) - 1)
-    head = [f"\\begin{{tabular}}{{{columns}}}", "\\toprule", f"{' & '.join(header)} \\\\", "\\midrule"]
-    return [*head, *body, "\\bottomrule", "\\end{tabular}"]
-
-
-def escaped(cell: str) -> str:
-    return re.sub(r"([_&%#$])", r"\\\1", cell).replace("±", "$\\pm$")
 
 
 def row(result: Result) -> dict[str, Any]:

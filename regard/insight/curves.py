@@ -1,0 +1,134 @@
+"""Pictures of measurements: lines, bars and maps beside each other, as PNG and SVG. Drawn by matplotlib, which is an extra."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from regard.errors import UserError
+from regard.insight.fonts import fonts_for
+from regard.insight.heatmap import labels, printable
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+# Okabe & Ito 2008: told apart by people who see fewer colours; markers and dashes tell the lines apart in grey
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+MARKERS, DASHES = "osD^vP*", ("-", "--", "-.", ":")
+ACROSS = 3  # panels side by side
+
+
+class Series(NamedTuple):
+    """One line, or the bars of one colour; `spread` is a standard deviation on either side."""
+
+    name: str
+    x: Sequence[Any]
+    y: Sequence[float | None]  # None: nothing was measured there
+    spread: Sequence[float] | None = None
+
+    @property
+    def values(self) -> Float[np.ndarray, "points"]:
+        return np.array([np.nan if value is None else value for value in self.y], np.float64)
+
+
+class Lines(NamedTuple):
+    title: str
+    x: str
+    y: str
+    series: Sequence[Series]
+    log_x: bool = False
+    log_y: bool = False
+
+    def draw(self, axes: Any) -> None:
+        for number, one in enumerate(self.series):
+            style = {"color": COLOURS[number % len(COLOURS)], "linestyle": DASHES[number // len(COLOURS) % len(DASHES)]}
+            marker = MARKERS[number % len(MARKERS)] if len(one.x) <= 30 else ""
+            axes.plot(one.x, one.values, marker=marker, markersize=4, linewidth=1.6, label=printable(one.name), **style)
+            if one.spread is not None:
+                low, high = one.values - np.array(one.spread), one.values + np.array(one.spread)
+                axes.fill_between(one.x, low, high, alpha=0.15, color=style["color"], linewidth=0)
+        if self.log_x:
+            axes.set_xscale("log")
+        if self.log_y:
+            axes.set_yscale("log")
+        axes.grid(alpha=0.3)
+        axes.legend(frameon=False, fontsize=7, ncols=1 + (len(self.series) > 8))
+
+
+class Bars(NamedTuple):
+    """Groups of bars; the values of a series stand in the order of `series[0].x`, and each bar says its own."""
+
+    title: str
+    x: str
+    y: str
+    series: Sequence[Series]
+
+    def draw(self, axes: Any) -> None:
+        groups, width = list(self.series[0].x), 0.8 / len(self.series)
+        for number, one in enumerate(self.series):
+            places = np.arange(len(groups)) + (number - (len(self.series) - 1) / 2) * width
+            style = {"color": COLOURS[number % len(COLOURS)], "edgecolor": "black", "linewidth": 0.5}
+            bars = axes.bar(places, one.values, width, yerr=one.spread, capsize=2, label=printable(one.name), **style)
+            if len(groups) * len(self.series) <= 24:
+                axes.bar_label(bars, ["" if value is None else f"{value:.3g}" for value in one.y], fontsize=6, padding=1)
+        names = labels(map(str, groups), 24)
+        axes.set_xticks(range(len(groups)), names, fontsize=8, rotation=35 * (sum(map(len, names)) > 40), ha="center")
+        axes.grid(axis="y", alpha=0.3)
+        axes.set_axisbelow(True)
+        if len(self.series) > 1:
+            axes.legend(frameon=False, fontsize=7)
+
+
+class Map(NamedTuple):
+    """A matrix as colours from blue over white to red, 0 being white; the bar tells what they mean."""
+
+    title: str
+    x: str
+    y: str
+    values: Float[np.ndarray, "rows columns"]
+
+    def draw(self, axes: Any) -> None:
+        most = float(np.abs(self.values).max()) or 1.0
+        image = axes.imshow(self.values, cmap="RdBu_r", vmin=-most, vmax=most, aspect="auto", interpolation="nearest")
+        axes.figure.colorbar(image, ax=axes, shrink=0.8)
+
+
+Panel = Lines | Bars | Map
+
+
+class Picture(NamedTuple):
+    """Panels under one title, and below them what they were made with."""
+
+    title: str
+    panels: Sequence[Panel]
+    caption: str = ""
+
+
+def figure_of(picture: Picture) -> "Figure":
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise UserError("pictures need matplotlib: pip install 'regard[figures]'") from None
+    across = min(ACROSS, len(picture.panels))
+    down = -(-len(picture.panels) // across)
+    figure = Figure(figsize=(max(4.6 * across, 6.4), 3.6 * down + 0.8), layout="constrained")
+    style = {"fontfamily": fonts_for([picture.title])[0], "parse_math": False}
+    figure.suptitle(printable(picture.title), fontsize=11, **style)
+    for place, panel in enumerate(picture.panels, start=1):
+        axes = figure.add_subplot(down, across, place)
+        panel.draw(axes)
+        axes.set(xlabel=panel.x, ylabel=panel.y)
+        axes.set_title(printable(panel.title), fontsize=9)
+    if picture.caption:
+        figure.supxlabel(printable(picture.caption), fontsize=7, wrap=True, **style)
+    return figure
+
+
+def save(picture: Picture, path: Path) -> list[Path]:
+    """As `path`.png and `path`.svg; the names of both."""
+    figure, paths = figure_of(picture), [path.with_name(f"{path.name}.{suffix}") for suffix in ("png", "svg")]
+    for one in paths:
+        figure.savefig(one, dpi=140, facecolor="white")
+    return paths

@@ -1,0 +1,94 @@
+"""The bottleneck of a fixed-size sentence vector: quality by the length of the source, with attention and without."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+from regard.insight.curves import Lines, Picture, Series
+from regard.lab.experiment import Asked, Experiment, Report, Row, Setting, of, verdict
+from regard.lab.grids import spread
+from regard.lab.systems import SMOKE, System, by_length, compete, count, recipe_of, scores, sized
+from regard.recipe import Pairs
+
+ATTENDS = System("demo")
+BLIND = System("demo", ["model.decoder.attention=null", "model.decoder.context=none"])
+NAMES = ("attention", "none")
+CLAIM = "the fixed-size vector is incapable of remembering long sentences; attention solves the bottleneck (001, 002, 003)"
+
+
+def trial(asked: Asked, name: str, seed: int, run: Path) -> Row:
+    """Without attention the decoder is made wider, until both have as many parameters."""
+    budget = count(recipe_of(ATTENDS, asked))
+    system = ATTENDS if name == "attention" else sized(BLIND, "model.decoder.hidden_size", budget, asked)
+    return compete(system, asked, seed, run, judge)
+
+
+def judge(model: Any, test: str, rows: Sequence[Any], pairs: Pairs) -> Row:
+    return {**scores(model, test, rows, pairs, ["bleu", "loss"]), f"{test} by length": by_length(model, rows)}
+
+
+def report(asked: Asked, rows: list[Row]) -> Report:
+    tests = [key.removesuffix(" by length") for key in rows[0] if key.endswith(" by length")]
+    groups = [(test, end) for test in tests for end, *_ in rows[0][f"{test} by length"]]
+    header = ["source words", "pairs", *(f"{name}: {what}" for name in asked.names for what in ("BLEU", "loss"))]
+    grid = [header]
+    for test, end in groups:
+        found = {name: at(rows, name, test, end) for name in asked.names}
+        first = found[asked.names[0]]
+        cells = [spread([one[what] for one in found[name]]) for name in asked.names for what in (2, 3)]
+        grid.append([f"{test}, {told(end)}", f"{first[0][1]:,}", *cells])
+    for key in ("parameters", "tokens/s"):
+        grid.append([key, "", *(text for name in asked.names for text in (spread(of(rows, name, key)), ""))])
+    notes = [verdict(CLAIM, holds(rows, groups, asked.names)), "the loss is in nats per token; decoding as the recipe has it"]
+    title = "Quality by the length of the source, with attention and without"
+    panels = [lines(rows, asked.names, test, what, name) for test in tests for what, name in ((2, "BLEU"), (3, "loss"))]
+    return Report(title, grid, notes, {"bottleneck": Picture(title, panels, "; ".join(asked.budget))})
+
+
+def at(rows: list[Row], name: str, test: str, end: int) -> list[Any]:
+    """Of all seeds: the end of the group, its pairs, BLEU, loss."""
+    return [one for row in rows if row["name"] == name for one in row[f"{test} by length"] if one[0] == end]
+
+
+def told(end: int) -> str:
+    return f"up to {end}" if end else "longer"
+
+
+def lines(rows: list[Row], names: Sequence[str], test: str, what: int, metric: str) -> Lines:
+    ends = [end for end, *_ in rows[0][f"{test} by length"]]
+    series = [
+        Series(name, list(map(str, ends)), [mean(one[what] for one in at(rows, name, test, end)) for end in ends])
+        for name in names
+    ]
+    return Lines(test, "source words, at the most", metric, series)
+
+
+def holds(rows: list[Row], groups: Sequence[tuple[str, int]], names: Sequence[str]) -> bool | None:
+    """Better with attention wherever sources are long, and a greater lead there than on the shortest."""
+    if set(names) != set(NAMES) or len(groups) < 2:
+        return None
+    leads = [
+        mean(one[3] for one in at(rows, "none", *group)) - mean(one[3] for one in at(rows, "attention", *group))
+        for group in groups
+    ]
+    return bool(leads[-1] > max(leads[0], 0))
+
+
+EXPERIMENT = Experiment(
+    settings={
+        "smoke": Setting(
+            "seconds, shows no more than that it runs",
+            changes=SMOKE,
+            values={"test rows": 20},
+        ),
+        "quick": Setting(
+            "some five minutes on two cores, less training than the recipe asks for",
+            changes=["training.updates=400", "training.validate_every=400", "training.save_every=400", "decoding.beam=1"],
+        ),
+        "full": Setting("the recipe as it stands, three seeds; not run yet", seeds=3),
+    },
+    names=lambda: NAMES,
+    trial=trial,
+    report=report,
+)

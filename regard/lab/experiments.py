@@ -1,0 +1,27 @@
+"""All experiments that are called in one way, `regard lab NAME`. Their modules need torch and are imported when they run."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from regard.lab.experiment import Experiment
+
+
+class Entry(NamedTuple):
+    module: str  # whose EXPERIMENT it is
+    about: str
+    lecture: str  # whose figures or claims it makes again
+
+    @property
+    def experiment(self) -> "Experiment":
+        found: Experiment = import_module(self.module).EXPERIMENT
+        return found
+
+
+EXPERIMENTS: dict[str, Entry] = {
+    "bottleneck": Entry(
+        "regard.lab.bottleneck",
+        "Quality by the length of the source, with attention and without it, with as many parameters",
+        "001 Motivation; 002 The Bottleneck Problem; 003 Shortcoming; 004 Issue with Recurrent Models",
+    ),
+}
