@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from regard.corpora.corpus import write_lines
+from regard.corpora.files import write_lines
 from regard.data.sealed import lock
 from regard.drafting import Files
 from regard.errors import UserError
