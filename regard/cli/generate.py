@@ -47,6 +47,9 @@ def generate(
     ] = False,
     unbuffered: Annotated[bool, typer.Option("--unbuffered", help="Answer each line at once.")] = False,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    precision: Annotated[
+        str | None, typer.Option(help="Faster on a CPU: float32, bfloat16 or int8 weights in an engine (docs/speed.md).")
+    ] = None,
 ) -> None:
     """Read lines from standard input, write one output per line to standard output, in order.
 
@@ -66,7 +69,10 @@ def generate(
     from regard.recipe import parse
 
     given_lines = incoming(unbuffered)
-    trained = load_generator(run, device)
+    trained = load_generator(run, device, precision)
+    if trained.engine is not None:
+        for part, reason in trained.engine.own.items():
+            typer.echo(f"note: the {part} runs as it was trained, in float32: {reason}", err=True)
     if alignments is not None and not trained.has_attention:
         raise UserError(f"{run}: this model has no attention, so there is nothing to align by")
     own = changed(changes or [])

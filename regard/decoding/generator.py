@@ -25,9 +25,11 @@ from regard.decoding.streaming import OnStep, PartialOutput, Tell, watcher
 from regard.decoding.trace import NONE, Details, Trace
 from regard.decoding.trained import Answers, batches
 from regard.decoding.unknown import replace_unknown, require_looks
+from regard.engine.engines import Engine, engine_for
 from regard.errors import UserError, refuse
 from regard.insight.look import Look
 from regard.insight.panels import Panels, PictureLook
+from regard.models import Generator
 from regard.recipe import Decoding
 
 OUTPUT_TOKENS = 32  # that an output may have for each token that a batch counts
@@ -46,7 +48,20 @@ class TrainedGenerator(TeacherForced):
     usage = "regard generate MODEL < input > output"
     further = (*TeacherForced.further, ('regard look MODEL "TEXT" --html look.html', "see where it looks"))
     gives = ("outputs", "likelihood", "text likelihood", "links", "boxes")
+    engine: Engine | None = None  # what encodes and steps in place of the model
     dictionary: Mapping[str, str] = MappingProxyType({})  # of source words, for `replace_unknown`; those it lacks are copied
+
+    def use_engine(self, precision: str) -> Engine:
+        """Write by the model's rewritten parts from now on, their weights in this precision; all else is done by the model."""
+        if self.device.type != "cpu":
+            raise UserError(f"precision={precision} is for a CPU, and this model is on {self.device}: load it with device=cpu")
+        self.engine = engine_for(self.model, precision)
+        return self.engine
+
+    @property
+    def writer(self) -> Generator:
+        model: Generator = self.model if self.engine is None else self.engine.model
+        return model
 
     @overload
     def generate(
@@ -221,8 +236,8 @@ class TrainedGenerator(TeacherForced):
         request = Request(settings, inputs, self.lengths(inputs, settings), self.target, self.model.limits)
         if not self.fit_together(request):
             return self.search_alike(sources, settings, sampling, tells, details)
-        memory = self.model.encode(inputs)
-        first, before = self.model.start(memory)
+        memory = self.writer.encode(inputs)
+        first, before = self.writer.start(memory)
         step, state = ruled(first, before, requested(request))
         start = torch.full_like(request.lengths, START)
         ways: dict[str, Any] = {"end": END, "length_penalty": settings.length_penalty, "length_norm": settings.length_norm}

@@ -38,17 +38,25 @@ def in_use(bundle: Bundle, device: torch.device | str = "cpu") -> Trained:
     return used_as(type(bundle.model))(bundle, device)
 
 
-def load(path: str | Path, device: str = "auto") -> Trained:
-    """A run or a model directory, ready for use. Of a run that still trains: its best weights so far, which is said."""
+def load(path: str | Path, device: str = "auto", precision: str | None = None) -> Trained:
+    """A run or a model directory, ready for use. Of a run that still trains: its best weights so far, which is said.
+
+    `precision`: outputs are written on a CPU by an engine, its weights in float32, bfloat16 or int8 (docs/speed.md)."""
     bundle = load_model(Path(path))
     if bundle.note:
         print(bundle.note, file=sys.stderr)
-    return in_use(bundle, choose_device(device))
+    if precision is None:
+        return in_use(bundle, choose_device(device))
+    trained = in_use(bundle, choose_device("cpu" if device == "auto" else device))
+    if not isinstance(trained, TrainedGenerator):
+        raise UserError(f"{path}: precision={precision} is for models that write outputs, and this one {trained.does}")
+    trained.use_engine(precision)
+    return trained
 
 
-def load_as(use: type[Use], path: str | Path, device: str = "auto") -> Use:
+def load_as(use: type[Use], path: str | Path, device: str = "auto", precision: str | None = None) -> Use:
     """The same, of a model for this use; others are refused."""
-    trained = load(path, device)
+    trained = load(path, device, precision)
     if not isinstance(trained, use):
         kind = type(trained.model).Config.model_fields["kind"].default
         raise UserError(
@@ -58,5 +66,5 @@ def load_as(use: type[Use], path: str | Path, device: str = "auto") -> Use:
     return trained
 
 
-def load_generator(path: str | Path, device: str = "auto") -> TrainedGenerator:
-    return load_as(TrainedGenerator, path, device)
+def load_generator(path: str | Path, device: str = "auto", precision: str | None = None) -> TrainedGenerator:
+    return load_as(TrainedGenerator, path, device, precision)

@@ -122,8 +122,24 @@ class _UseWeight(torch.autograd.Function):
         return matmul(gradient, weight.T), None, None, None
 
 
-def bind_linear(layer: nn.Linear | Projection) -> Callable[[Float[Tensor, "*rows input"]], Float[Tensor, "*rows output"]]:
+class LinearForInference(nn.Module):
+    """A Linear with another way to its product, which has no gradient; the weights stay for whoever reads them."""
+
+    def __init__(self, layer: nn.Linear, product: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.weight, self.bias, self.product = layer.weight, layer.bias, product
+        self.in_features, self.out_features = layer.in_features, layer.out_features
+
+    def forward(self, input: Float[Tensor, "*rows input"]) -> Float[Tensor, "*rows output"]:
+        return self.product(input)
+
+
+def bind_linear(
+    layer: nn.Linear | Projection | LinearForInference,
+) -> Callable[[Float[Tensor, "*rows input"]], Float[Tensor, "*rows output"]]:
     """`layer` as a function for one pass over a sequence."""
+    if isinstance(layer, LinearForInference):
+        return layer.product
     return bind_projection(layer.weight, layer.bias)
 
 

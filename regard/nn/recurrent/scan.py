@@ -13,6 +13,7 @@ from regard.nn.kernels.recurrent import scan as persistent
 from regard.nn.kernels.recurrent.equation import elementwise
 from regard.nn.kernels.recurrent.tape import PERSISTENT_TAPE
 from regard.nn.lengths import length_mask
+from regard.nn.linear import LinearForInference
 from regard.nn.outline import Outline
 from regard.nn.recurrent.cell import Cell, CellState, GatedCell
 from regard.nn.recurrent.diagonal import DIAGONAL
@@ -86,8 +87,10 @@ def check(cell: Cell, inputs: Tensor, state: CellState | None, lengths: Tensor |
 
 
 def choose_path(task: ScanTask) -> str:
-    """The fastest path that computes this, the loop where none does."""
-    if task.inputs.shape[1] == 0 or len(task.inputs) == 0 or watched() is not None:
+    """The fastest path that computes this, the loop where none does: others read the weights of a cell themselves, whatever
+    product it is to be made with."""
+    products_of_its_own = any(isinstance(part, LinearForInference) for part in task.cell.children())
+    if task.inputs.shape[1] == 0 or len(task.inputs) == 0 or watched() is not None or products_of_its_own:
         return "loop"
     order = FASTEST.get("outline" if isinstance(task.inputs, Outline) else task.inputs.device.type, ())
     return next((name for name in order if APPLIES[name](task) and WORTH.get(name, APPLIES[name])(task)), "loop")

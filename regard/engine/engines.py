@@ -1,0 +1,59 @@
+"""From a model to its engine. ENCODERS and DECODERS are the parts that have one; what has none stays the model's own."""
+
+import copy
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from torch import nn
+
+from regard.engine.claims import decoder_problem, encoder_problem
+from regard.engine.products import PRECISIONS, Pack
+from regard.engine.recurrent import with_products
+from regard.engine.transformer import TransformerDecoderEngine, TransformerEncoderEngine
+from regard.models import Generator
+from regard.models.decoders.recurrent import RecurrentDecoder
+from regard.models.decoders.transformer import TransformerDecoder
+from regard.models.encoders.recurrent import RecurrentEncoder
+from regard.models.encoders.transformer import TransformerEncoder
+from regard.tables import choose
+
+
+class Rewrite(NamedTuple):
+    """How a part of a model is rewritten for inference, and what is in the way."""
+
+    build: Callable[[Any, Pack], Any]
+    problem: Callable[[Any], str | None] = lambda part: None
+
+
+ENCODERS: dict[type[nn.Module], Rewrite] = {
+    TransformerEncoder: Rewrite(TransformerEncoderEngine, encoder_problem),
+    RecurrentEncoder: Rewrite(with_products),
+}
+DECODERS: dict[type[nn.Module], Rewrite] = {
+    TransformerDecoder: Rewrite(TransformerDecoderEngine, decoder_problem),
+    RecurrentDecoder: Rewrite(with_products),
+}
+PARTS: Mapping[str, Mapping[type[nn.Module], Rewrite]] = {"encoder": ENCODERS, "decoder": DECODERS}
+
+
+class Engine(NamedTuple):
+    """A model that encodes and steps as the one it was made of, faster. It shares its weights, and trains nothing."""
+
+    model: Generator
+    own: Mapping[str, str]  # what of it stays as it was, and why
+
+
+def engine_for(model: Generator, precision: str) -> Engine:
+    pack = choose(PRECISIONS, precision, "precision")
+    parts, own = dict(model._modules), dict[str, str]()
+    for name, part in parts.items():
+        assert part is not None
+        rewrite = PARTS.get(name, {}).get(type(part))
+        problem = f"{type(part).__name__} has no engine" if rewrite is None else rewrite.problem(part)
+        if rewrite is None or problem is not None:
+            own[name] = problem or ""
+        else:
+            parts[name] = rewrite.build(part, pack)
+    found = copy.copy(model)
+    vars(found)["_modules"] = parts
+    return Engine(found, own)

@@ -1,0 +1,64 @@
+"""y = x Wᵀ + b for inference, of weights that are laid out once. PRECISIONS names the ways."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int8
+from torch import Tensor, nn
+
+from regard.errors import UserError
+from regard.nn.linear import ONE_DNN, Projection, matmul
+
+Product = Callable[[Float[Tensor, "*rows input"]], Float[Tensor, "*rows output"]]
+Pack = Callable[[Float[Tensor, "output input"], Float[Tensor, "output"] | None], Product]
+
+TINY = 1e-30  # what a row of zeros is divided by
+LARGEST = 127  # of the integers that weights are rounded to
+
+
+def projection(layer: nn.Linear) -> Projection:
+    """Its weights, without their history."""
+    return Projection(layer.weight.detach(), None if layer.bias is None else layer.bias.detach())
+
+
+def float32(weight: Float[Tensor, "output input"], bias: Float[Tensor, "output"] | None) -> Product:
+    if not ONE_DNN:
+        return lambda inputs: matmul(inputs, weight, bias)
+    laid_out = torch.ops.mkldnn._reorder_linear_weight(weight.contiguous(), None)
+    return lambda inputs: torch.ops.mkldnn._linear_pointwise(inputs, laid_out, bias, "none", [], "")
+
+
+def bfloat16(weight: Float[Tensor, "output input"], bias: Float[Tensor, "output"] | None) -> Product:
+    """Both factors rounded to bfloat16; sums in float32, as what is between products."""
+    product = float32(weight.bfloat16(), None if bias is None else bias.bfloat16())
+    return lambda inputs: product(inputs.bfloat16()).float()
+
+
+def int8(weight: Float[Tensor, "output input"], bias: Float[Tensor, "output"] | None) -> Product:
+    """W ≈ s Q, a scale s for each row of W and integers Q; x ≈ r P likewise, row by row, so that the words of a sentence are
+    rounded alike in any batch. The product of integers is exact: y = s r (P Qᵀ) + b."""
+    if not ONE_DNN:
+        raise UserError("int8 needs a PyTorch with oneDNN, and this one has none; take float32 or bfloat16")
+    integers, scales = rounded(weight)
+    levels = LARGEST if torch.cpu._is_vnni_supported() else LARGEST // 2  # older instructions add pairs up in 16 bits
+    laid_out = torch.ops.onednn.qlinear_prepack(integers, None)
+    zeros, linear = torch.zeros(len(scales), dtype=torch.long), torch.ops.onednn.qlinear_pointwise
+    rest: tuple[Any, ...] = (scales, zeros, None, 1.0, 0, torch.float32, "none", [], "")
+
+    def product(inputs: Float[Tensor, "*rows input"]) -> Float[Tensor, "*rows output"]:
+        largest = inputs.abs().amax(-1, keepdim=True).clamp_min_(TINY)
+        whole = (inputs / largest).mul_(levels).round_().add_(levels + 1).to(torch.uint8)  # unsigned, as the instructions want
+        found: Tensor = linear(whole, 1 / levels, levels + 1, laid_out, *rest)
+        return found.mul_(largest) if bias is None else torch.addcmul(bias, found, largest)
+
+    return product
+
+
+def rounded(weight: Float[Tensor, "output input"]) -> tuple[Int8[Tensor, "output input"], Float[Tensor, "output"]]:
+    """Integers Q from -127 to 127 and a scale s for each row: W ≈ s Q."""
+    scales = weight.abs().amax(dim=1).clamp_min(TINY) / LARGEST
+    return (weight / scales[:, None]).round().clamp(-LARGEST, LARGEST).to(torch.int8), scales
+
+
+PRECISIONS: dict[str, Pack] = {"float32": float32, "bfloat16": bfloat16, "int8": int8}

@@ -1,0 +1,235 @@
+"""Transformers for inference: queries, keys and values by one product; caches that are never moved, and whose rows are found by
+their ancestors."""
+
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+from torch.nn import functional
+
+from regard.engine.products import Pack, projection
+from regard.models.decoders.transformer import TransformerDecoder
+from regard.models.encoders.transformer import TransformerEncoder
+from regard.models.interface import Memory, Step, StepFunction
+from regard.nn.attention import Attention
+from regard.nn.attention.pairs import Dot
+from regard.nn.attention.scores import ProjectedScore
+from regard.nn.lengths import length_mask
+from regard.nn.linear import Projection, joined
+from regard.nn.transformer.feedforward import FeedForward
+from regard.nn.transformer.layers import Layer, TransformerStack
+from regard.nn.transformer.norms import AddNorm, ResidualStream
+
+Rows = Float[Tensor, "rows size"]
+Pairs = Float[Tensor, "rows source both"]  # of each row and head: a key and its value side by side
+FIRST_PLACES = 32  # that a cache has room for; it doubles when they are full
+
+
+class Heads:
+    """The sizes of an attention, and its maps: queries already divided by √d, keys and values of each head side by side."""
+
+    def __init__(self, attention: Attention) -> None:
+        score, value = attention.score, attention.project_value
+        assert isinstance(score, ProjectedScore)
+        assert isinstance(score.pair, Dot)
+        assert value is not None
+        self.count, self.key, self.value = attention.heads, score.size // attention.heads, value.out_features // attention.heads
+        scale = score.pair.scale
+        query = projection(score.project_query)
+        self.queries = Projection(query.weight * scale, None if query.bias is None else query.bias * scale)
+        self.pairs = self.side_by_side(projection(score.project_key), projection(value))
+
+    @property
+    def sizes(self) -> tuple[int, int, int]:
+        return self.count, self.key, self.value
+
+    def side_by_side(self, key: Projection, value: Projection) -> Projection:
+        weights, biases = (
+            [part.view(self.count, -1, *part.shape[1:]) for part in both if part is not None]
+            for both in zip(key, value, strict=True)
+        )
+        return Projection(torch.cat(weights, dim=1).flatten(0, 1), torch.cat(biases, dim=1).flatten() if biases else None)
+
+
+def attend(
+    queries: Float[Tensor, "rows target key"], pairs: Pairs, key: int, hidden: Float[Tensor, "rows 1 source"] | None
+) -> tuple[Float[Tensor, "rows target value"], Float[Tensor, "rows target source"]]:
+    """softmax(Q Kᵀ + hidden) V, and the weights; a row for each head."""
+    keys = pairs[..., :key].mT
+    scores = torch.bmm(queries, keys) if hidden is None else torch.baddbmm(hidden, queries, keys)
+    weights = scores.softmax(dim=-1)
+    return torch.bmm(weights, pairs[..., key:]), weights
+
+
+class FeedForwardEngine:
+    def __init__(self, network: FeedForward, pack: Pack) -> None:
+        self.activate = network.activate
+        self.up, self.down = (pack(*projection(side)) for side in (network.up, network.down))
+
+    def __call__(self, states: Rows) -> Rows:
+        return self.down(self.activate(self.up(states)))
+
+
+def add_norm(stream: ResidualStream, fed: Rows, into: AddNorm) -> ResidualStream:
+    total = fed.add_(stream.total)
+    normed = into.norm.forward(total)
+    return ResidualStream(total if into.before else normed, normed)
+
+
+class Entrance:
+    """√d w + p, and the first norm if there is one; vectors of places are computed once."""
+
+    def __init__(self, stack: TransformerStack) -> None:
+        self.stack, self.scale, self.vectors = stack, stack.size**0.5, torch.zeros(0, stack.size)
+
+    def __call__(self, words: Float[Tensor, "*rows size"], first: int, last: int) -> ResidualStream:
+        states = words * self.scale
+        if self.stack.positions.absolute:
+            states += self.places(last)[first:last]
+        norm = self.stack.first_norm
+        return ResidualStream(states, states if norm is None else norm.forward(states))
+
+    def places(self, upto: int) -> Float[Tensor, "places size"]:
+        self.stack.positions.check(upto)
+        if upto > len(self.vectors):
+            known = self.stack.positions.known_places
+            most = 2 * upto if known is None else min(2 * upto, known)
+            self.vectors = self.stack.positions.encode(torch.arange(most)[None])[0].expand(-1, self.stack.size).detach()
+        return self.vectors
+
+
+class EncoderLayer:
+    def __init__(self, layer: Layer, pack: Pack) -> None:
+        self.layer, self.heads = layer, Heads(layer.self_attention.attention)
+        self.project, self.output = pack(*joined([self.heads.queries, self.heads.pairs])), pack(*projection(layer.self_output))
+        self.feed = FeedForwardEngine(layer.feedforward, pack)  # type: ignore[arg-type]
+
+    def __call__(self, stream: ResidualStream, visible: Bool[Tensor, "batch 1 1 source"] | None) -> ResidualStream:
+        count, key, _ = self.heads.sizes
+        both, shape = self.project(stream.read), (*stream.read.shape[:2], count, -1)
+        queries = both[..., : count * key].view(*shape).transpose(1, 2)
+        pairs = both[..., count * key :].view(*shape).transpose(1, 2)
+        context = functional.scaled_dot_product_attention(queries, pairs[..., :key], pairs[..., key:], visible, scale=1.0)
+        stream = add_norm(stream, self.output(context.transpose(1, 2).flatten(2)), self.layer.after_self)
+        return add_norm(stream, self.feed(stream.read), self.layer.after_feedforward)
+
+
+class TransformerEncoderEngine:
+    def __init__(self, encoder: TransformerEncoder, pack: Pack) -> None:
+        self.embed, self.enter = encoder.embed, Entrance(encoder.stack)
+        self.layers = [EncoderLayer(layer, pack) for layer in encoder.stack.layers]
+
+    def __call__(self, values: Int[Tensor, "batch source"], lengths: Int[Tensor, "batch"] | None) -> Memory:
+        time = values.shape[1]
+        lengths = torch.full((len(values),), time) if lengths is None else lengths
+        visible = length_mask(lengths, time)
+        seen = None if bool(visible.all()) else visible[:, None, None]
+        stream = self.enter(self.embed(values), 0, time)
+        for layer in self.layers:
+            stream = layer(stream, seen)
+        return Memory(stream.read, visible)
+
+
+class Caches:
+    """Keys and values of all layers, each where it was written: they are never moved. A row's own are found by its ancestors.
+    Steps are taken one after the other, so a State is stepped from once."""
+
+    def __init__(self, layers: int, heads: Heads) -> None:
+        self.heads, self.length = heads, 0
+        self.pairs = torch.empty(layers, 0, heads.count, FIRST_PLACES, heads.key + heads.value)
+
+    def open(self, rows: int, time: int) -> None:
+        """Make room for so many rows at this time."""
+        assert time == self.length, "a State of an engine is stepped from once, for its caches are written in place"
+        layers, slots, heads, places, both = self.pairs.shape
+        if rows > slots or time == places:
+            grown = self.pairs.new_empty(layers, max(rows, slots), heads, places * (2 if time == places else 1), both)
+            grown[:, :slots, :, :time] = self.pairs[:, :, :, :time]
+            self.pairs = grown
+        self.length += 1
+
+    def index(self, ancestors: Int[Tensor, "rows time"]) -> Int[Tensor, "rows heads time"]:
+        """Where the pairs of these rows lie, all slots, heads and places of a layer counted together."""
+        _, _, heads, places, _ = self.pairs.shape
+        each = ancestors[:, None] * heads + torch.arange(heads)[:, None]
+        return each * places + torch.arange(ancestors.shape[1])
+
+
+class TransformerState(NamedTuple):
+    ancestors: Int[Tensor, "rows time"]  # in which row of the caches each word read so far was written
+    caches: Caches
+
+
+class DecoderLayer:
+    def __init__(self, layer: Layer, pack: Pack) -> None:
+        self.layer, self.heads, self.cross = layer, Heads(layer.self_attention.attention), Heads(layer.to_memory)
+        self.project, self.output = pack(*joined([self.heads.queries, self.heads.pairs])), pack(*projection(layer.self_output))
+        self.ask, self.see = pack(*self.cross.queries), pack(*self.cross.pairs)
+        self.cross_output = pack(*projection(layer.cross_output))
+        self.feed = FeedForwardEngine(layer.feedforward, pack)  # type: ignore[arg-type]
+
+    def prepare(self, states: Float[Tensor, "batch source size"]) -> Pairs:
+        """Keys and values of the memory, a row for each sentence and head."""
+        pairs = self.see(states).view(*states.shape[:2], self.cross.count, -1)
+        return pairs.transpose(1, 2).flatten(0, 1).contiguous()
+
+    def step(
+        self, stream: ResidualStream, own: Float[Tensor, "slots heads places both"], index: Tensor | None, time: int,
+        memory: Pairs, hidden: Float[Tensor, "_ 1 source"] | None, batch: int,
+    ) -> tuple[ResidualStream, Float[Tensor, "rows heads source"]]:  # fmt: skip
+        """`index`: where each row's past lies in `own`; None: in its own slot."""
+        count, key, _ = self.heads.sizes
+        rows, both = len(stream.read), self.project(stream.read)
+        own[:rows, :, time] = both[:, count * key :].view(rows, count, -1)
+        if index is None:
+            past = own[:rows, :, : time + 1].flatten(0, 1)
+        else:
+            past = own.flatten(0, 2).index_select(0, index).view(rows * count, time + 1, -1)
+        context, _ = attend(both[:, : count * key].reshape(rows * count, 1, key), past, key, None)
+        stream = add_norm(stream, self.output(context.view(rows, -1)), self.layer.after_self)
+
+        count, key, value = self.cross.sizes
+        queries = self.ask(stream.read).view(batch, -1, count, key).transpose(1, 2).reshape(batch * count, -1, key)
+        context, weights = attend(queries, memory, key, hidden)
+        context = context.view(batch, count, -1, value).transpose(1, 2).reshape(rows, -1)
+        stream = add_norm(stream, self.cross_output(context), self.layer.after_cross)
+        weights = weights.view(batch, count, rows // batch, -1).transpose(1, 2).flatten(0, 1)
+        return add_norm(stream, self.feed(stream.read), self.layer.after_feedforward), weights
+
+
+class TransformerDecoderEngine:
+    def __init__(self, decoder: TransformerDecoder, pack: Pack) -> None:
+        self.embed, self.enter = decoder.embed, Entrance(decoder.stack)
+        self.layers = [DecoderLayer(layer, pack) for layer in decoder.stack.layers]
+        self.output = pack(*projection(decoder.output))
+
+    def prepare(self, memory: Memory) -> Memory:
+        return memory._replace(keys=[layer.prepare(memory.states) for layer in self.layers])
+
+    def start(self, memory: Memory) -> TransformerState:
+        nothing = torch.zeros(len(memory.states), 0, dtype=torch.long)
+        return TransformerState(nothing, Caches(len(self.layers), self.layers[0].heads))
+
+    def stepper(self, memory: Memory) -> StepFunction:
+        batch, keys, hidden = len(memory.states), memory.keys, self.hidden(memory.visible)
+
+        def step(tokens: Int[Tensor, "rows"], state: TransformerState) -> Step:
+            rows, time = len(tokens), state.ancestors.shape[1]
+            state.caches.open(rows, time)
+            ancestors = torch.cat([state.ancestors, torch.arange(rows)[:, None]], dim=1)
+            index = None if rows == batch else state.caches.index(ancestors).flatten()  # a row a sentence is never moved
+            stream, weights = self.enter(self.embed(tokens), time, time + 1), list[Tensor]()
+            for layer, own, memory_pairs in zip(self.layers, state.caches.pairs, keys, strict=True):
+                stream, seen = layer.step(stream, own, index, time, memory_pairs, hidden, batch)
+                weights.append(seen)
+            return Step(self.output(stream.read), torch.cat(weights, dim=1), TransformerState(ancestors, state.caches))
+
+        return step
+
+    def hidden(self, visible: Bool[Tensor, "batch source"]) -> Float[Tensor, "_ 1 source"] | None:
+        """What is added to scores: -inf where there is padding; a row for each sentence and head."""
+        if bool(visible.all()):
+            return None
+        added = torch.zeros(visible.shape).masked_fill_(~visible, float("-inf"))
+        return added.repeat_interleave(self.layers[0].cross.count, dim=0)[:, None]
