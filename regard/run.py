@@ -114,9 +114,9 @@ class Validation(NamedTuple):
 
 
 def validation_of(recipe: Recipe, rows: Any) -> Validation:
-    files = recipe.data.valid or Pairs()
-    gold = None if files.alignment is None else read_gold(files.alignment, rows)
-    boxes = None if files.boxes is None else read_boxes(files.boxes, [row[-1] for row in rows])
+    files = recipe.data.valid  # None: rows held out
+    gold = None if files is None or files.alignment is None else read_gold(files.alignment, rows)
+    boxes = None if files is None or files.boxes is None else read_boxes(files.boxes, [row[-1] for row in rows])
     return Validation(metric_of(recipe), rows, gold, boxes)
 
 
