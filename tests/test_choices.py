@@ -9,6 +9,7 @@ import pytest
 from regard import preflight
 from regard.choices import CHOICES, Machine, choose_recipe
 from regard.choices.single_text import choose_for_text
+from regard.choices.telling import survey_lines
 from regard.data import survey as surveys
 from regard.data.remarks import REMARKS, remarks
 from regard.data.store import held_out
@@ -178,6 +179,7 @@ ODD = {
     "repeated rows": lambda: [("a", "b"), ("c", "d")] * 40,
     "one input, several outputs": lambda: [(f"{word}", f"{word}{number}") for word in WORDS[:60] for number in range(2)],
     "equal columns": lambda: [(word, word) for word in WORDS[:80]],
+    "one target": lambda: [(word, "yes") for word in WORDS[:80]],
     "labels": lambda: drawn(300, lambda chance: (sentence(chance), chance.choice(["good", "bad"]))),
     "tags": lambda: drawn(300, lambda chance: (sentence(chance, 5), " ".join(chance.choice("NVD") for _ in range(5)))),
     "swapped columns": lambda: drawn(300, lambda chance: (chance.choice(["good", "bad"]), sentence(chance))),
@@ -202,6 +204,34 @@ def test_a_file_without_pairs(tmp_path):
     path.write_text("just a line\nand another\n")
     with pytest.raises(DataError, match=r"no row can be used; bad rows: 2; the first: .*text\.tsv:1"):
         choose_recipe({"pairs": str(path)})
+
+
+@pytest.mark.parametrize(("good", "bad", "usable"), [(7, 6, True), (6, 6, False)])
+def test_a_file_whose_rows_are_mostly_bad_is_another_kind_of_file(good, bad, usable, tmp_path):
+    path = tmp_path / "prose.csv"
+    path.write_text("".join(f"one{row}, two\n" for row in range(good)) + "no comma\n" * bad)
+    if usable:
+        assert choose_recipe({"pairs": str(path)}).found.bad == bad
+    else:
+        with pytest.raises(DataError, match=r"prose\.csv: only 6 rows can be used; bad rows: 6; the first: .*prose\.csv:7"):
+            choose_recipe({"pairs": str(path)})
+
+
+@pytest.mark.parametrize(("words", "kind"), [(40, "character"), (4, "word")])
+def test_rows_that_come_again_do_not_make_their_words_a_closed_set(words, kind, tmp_path):
+    """Forty words, each in as many rows: another word is to be expected. Rows of four words in many orders: none is."""
+    if words == 40:
+        rows = [(f"{word}a", f"{word}o") for word in WORDS[:words]] * 30
+    else:
+        rows = drawn(1200, lambda chance: (" ".join(chance.choice(WORDS[:words]) for _ in range(5)), chance.choice(WORDS[:9])))
+    assert kinds(chosen(tmp_path, rows))["source"] == kind
+
+
+def test_scripts_that_nearly_nothing_is_written_in_are_not_told(tmp_path):
+    rows = [*drawn(300, sentences), ("\N{MASCULINE ORDINAL INDICATOR}", "a")]
+    found = survey(parse(Pairs, write(tmp_path / "pairs.tsv", rows)))
+    assert "masculine" not in survey_lines(found)[1]
+    assert "latin 100%" in survey_lines(found)[1]
 
 
 def test_more_columns_want_a_recipe(tmp_path):

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from regard.choices.labels import LABEL_CHOICES
 from regard.choices.rules import CHOICES, Rule
-from regard.data.formats import found_columns
+from regard.data.columns import found_columns
 from regard.data.readers import format_of
 from regard.data.remarks import looks_like_labels, looks_like_tags
 from regard.data.survey import ColumnFacts, Survey
@@ -28,7 +28,7 @@ class Task(NamedTuple):
         if not files or (self.source, self.writes) == ("source", "target"):
             return dict(files)
         pairs = parse(Pairs, files)
-        places = pairs.named if pairs.pairs is None else found_columns(pairs.pairs, format_of(pairs.pairs), pairs.named).columns
+        places = pairs.named if pairs.pairs is None else found_columns(pairs, format_of(pairs.pairs)).columns
         given = {name: place if isinstance(place, int) else str(place) for name, place in places.items()}
         given = {"source": given[self.source], self.writes: given[self.writes if self.writes in given else self.target]}
         if pairs.pairs is not None:

@@ -19,7 +19,8 @@ def survey_lines(found: Survey) -> list[str]:
 
 
 def column_line(facts: ColumnFacts) -> str:
-    scripts = ", ".join(f"{name.lower()} {part:.0%}" for name, part in list(facts.scripts.items())[:2]) or "no letters"
+    told = [f"{name.lower()} {part:.0%}" for name, part in facts.scripts.items() if part >= 0.005][:2]
+    scripts = ", ".join(told) or "no letters"
     white = f", white space of its own in {facts.white:.0%} of the rows" if facts.white > 0.01 else ""
     return (
         f"{facts.characters.mean:.1f} characters (up to {facts.characters.longest:,.0f}) in {facts.words.mean:.1f} words; "

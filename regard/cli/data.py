@@ -2,15 +2,17 @@
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
+from regard.cli.columns import Columns, as_section, column_files, named
 from regard.errors import UserError
 
 
 def data(
     files: Annotated[list[Path], typer.Argument(help="A table (.tsv, .csv, .jsonl, .parquet), or a source and a target file.")],
+    column: Columns = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of text.")] = False,
 ) -> None:
     """Look into training files: what they hold, what is odd about them, and which model would be chosen for them.
@@ -25,7 +27,8 @@ def data(
 
     if len(files) > 2:
         raise UserError(f"one table of pairs, or a source and a target file, not {len(files)} files")
-    names = {"pairs": str(files[0])} if len(files) == 1 else {"source": str(files[0]), "target": str(files[1])}
+    names: dict[str, Any] = {"pairs": str(files[0])} if len(files) == 1 else {"source": str(files[0]), "target": str(files[1])}
+    names |= as_section(columns := named(column), column_files(columns, names.get("pairs")))
     for note in notes(parse(Pairs, names)):
         typer.echo(f"note: {note}", err=True)
     chosen, first = choose_recipe(names), first_row(names)
@@ -35,12 +38,12 @@ def data(
             json.dumps({"survey": plain_facts(chosen.found), "choices": told, "recipe": chosen.values}, ensure_ascii=False)
         )
     else:
-        shown = f"first row: {first['source']!r:.60} -> {first['target']!r:.60}"
+        shown = f"first row: {' -> '.join(f'{value!r:.60}' for value in first.values())}"
         for line in (*survey_lines(chosen.found), shown, "", *choice_lines(chosen)):
             typer.echo(line)
 
 
-def first_row(names: dict[str, str]) -> dict[str, str]:
+def first_row(names: dict[str, Any]) -> dict[str, str]:
     """As it is read: a header that was taken for a row, or swapped columns, are seen at once."""
     from regard.data.readers import read_rows
     from regard.recipe import Pairs, parse

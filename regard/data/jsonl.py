@@ -6,7 +6,7 @@ from pathlib import Path
 
 from regard.data.faults import Fault
 from regard.data.lines import Lines, read_lines
-from regard.data.rows import Columns, Rows, good_rows, key_of
+from regard.data.rows import FIRST, Columns, Rows, good_rows, key_of
 from regard.errors import DataError
 
 
@@ -40,13 +40,21 @@ class BadValue(ValueError):
     """A line of JSON that holds no row."""
 
 
-def first_keys(path: Path) -> list[str]:
-    """Those of the first row; none of one that is bad."""
+def first_objects(path: Path) -> tuple[list[str], list[list[str]]]:
+    """The keys of the first row, none of one that is bad, and the values of the first rows as text."""
     lines = next(read_lines(path), None)
+    objects = [] if lines is None else list(map(object_or_none, lines.texts[:FIRST]))
+    if not objects or objects[0] is None:
+        return [], []
+    keys = list(objects[0])
+    return keys, [[str(row.get(key, "")) for key in keys] for row in objects if row is not None]
+
+
+def object_or_none(text: str) -> dict[str, object] | None:
     try:
-        return [] if lines is None else list(json_object(json_value(lines.texts[0])))
+        return json_object(json_value(text))
     except BadValue:
-        return []
+        return None
 
 
 def json_value(text: str) -> object:
@@ -65,11 +73,12 @@ def json_object(value: object) -> dict[str, object]:
 
 
 def json_cell(row: dict[str, object], key: str, name: str) -> str:
-    """Of tokens or tags in an array, the text that spaces separate; of a label that is a number, its digits."""
+    """Of tokens or tags in an array, the text that spaces separate; of an output that is a whole number or a truth value, as
+    JSON writes it."""
     value = row.get(key)
     if isinstance(value, list):
         return " ".join(map(one_token, value))
-    return str(value) if type(value) is int and name not in ("source", "target") else json_text(row, key)
+    return json.dumps(value) if isinstance(value, int) and name != "source" else json_text(row, key)
 
 
 def one_token(value: object) -> str:

@@ -1,10 +1,12 @@
 """Text files as blocks of numbered lines: UTF-8, cut at line feeds only, in constant memory."""
 
+import bz2
 import gzip
+import lzma
 import os
 import stat
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from io import FileIO
 from pathlib import Path
@@ -24,11 +26,28 @@ SPECIAL = {
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 CONVERT = " (if the file is Latin-1: iconv -f LATIN1 -t UTF-8 FILE > NEW)"
 UTF16 = (b"\xff\xfe", b"\xfe\xff")  # followed by letters of two bytes
+Opened = gzip.GzipFile | bz2.BZ2File | lzma.LZMAFile | FileIO
+
+
+class Packing(NamedTuple):
+    """A program that packs files, how what it packed begins, and what reads it."""
+
+    program: str
+    begins: bytes
+    unpack: Callable[[Path], Opened]
+
+
+PACKED = {
+    ".gz": Packing("gzip", b"\x1f\x8b", gzip.GzipFile),
+    ".bz2": Packing("bzip2", b"BZh9", bz2.BZ2File),
+    ".xz": Packing("xz", b"\xfd7zXZ", lzma.LZMAFile),
+}
 # what a file is that begins so, and what to do
 NO_TEXT = {
     b"PK\x03\x04": "a zip file, as spreadsheets are too: unpack it, or save it as CSV",
     b"%PDF": "a PDF file: copy its text into a table, source and target separated by a tab",
-    b"\x1f\x8b": "packed with gzip: give it a name that ends in .gz",
+    **{one.begins: f"packed with {one.program}: give it a name that ends in {end}" for end, one in PACKED.items()},
+    b"\x28\xb5\x2f\xfd": "packed with zstd: unpack it (zstd -d)",
     **dict.fromkeys(UTF16, "text in UTF-16: iconv -f UTF-16 -t UTF-8 FILE > NEW"),
 }
 
@@ -112,16 +131,21 @@ def reading(path: Path) -> Iterator[None]:
     """What goes wrong inside is told as a DataError."""
     try:
         yield
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise DataError(f"{path}: a broken .gz file: {error}") from None
+    except (gzip.BadGzipFile, EOFError, zlib.error, lzma.LZMAError) as error:
+        raise DataError(f"{path}: a broken {path.suffix} file: {error}") from None
     except OSError as error:
-        raise DataError(f"{path}: cannot be read: {os.strerror(error.errno or 0)}") from None
+        problem = os.strerror(error.errno) if error.errno else f"a broken {path.suffix} file: {error}"
+        raise DataError(f"{path}: cannot be read: {problem}") from None
 
 
-def open_binary(path: Path) -> gzip.GzipFile | FileIO:
-    if path.suffix == ".gz":
-        return gzip.GzipFile(path, "rb")
-    return path.open("rb", buffering=0)
+def open_binary(path: Path) -> Opened:
+    return PACKED[path.suffix].unpack(path) if path.suffix in PACKED else path.open("rb", buffering=0)
+
+
+def without_packing(name: str) -> str:
+    """A file's name without the ending that says how it is packed."""
+    path = Path(name)
+    return path.stem if path.suffix in PACKED else name
 
 
 def decode(block: bytes, first: int) -> Lines:

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from regard.data.faults import Fault
-from regard.data.lines import reading, require_file
-from regard.data.rows import Columns, Rows, good_rows
+from regard.data.lines import PACKED, reading, require_file
+from regard.data.rows import FIRST, Columns, Rows, good_rows
 from regard.errors import DataError, UserError
 
 ROWS = 1 << 13  # of one batch
@@ -41,14 +41,20 @@ def read_parquet(path: Path, columns: Columns) -> Iterator[Rows]:
             last += batch.num_rows
 
 
-def column_names(path: Path) -> list[str]:
+def first_batch(path: Path) -> tuple[list[str], list[list[str]]]:
+    """The names of the columns, and the first rows as text, with nothing in columns of other things."""
     with opened(path) as file:
-        return list(file.schema_arrow.names)
+        names = list(file.schema_arrow.names)
+        texts = [name for name in dict.fromkeys(names) if holds_text(file.schema_arrow.field(name).type, label=True)]
+        batch = next(file.iter_batches(FIRST, columns=texts), None) if len(set(names)) == len(names) and texts else None
+        columns = {name: texts_of(batch.column(name))[0] for name in texts} if batch else {}
+    rows = len(next(iter(columns.values()), []))
+    return names, [list(row) for row in zip(*(columns.get(name, [""] * rows) for name in names), strict=True)]
 
 
 def refuse_others(path: Path) -> None:
-    if path.suffix == ".gz":
-        raise DataError(f"{path}: a Parquet file cannot be read in parts while it is packed; unpack it with gunzip")
+    if path.suffix in PACKED:
+        raise DataError(f"{path}: a Parquet file cannot be read in parts while it is packed; unpack it")
     with reading(path):
         require_file(path)
         with path.open("rb") as file:
@@ -72,7 +78,7 @@ def chosen(path: Path, schema: Any, columns: Columns) -> dict[str, str]:
         found[name] = names[column] if isinstance(column, int) else str(column)
         if names.count(found[name]) != 1:
             raise DataError(f"{path}: {'two columns' if found[name] in names else 'no column'} {found[name]!r}; {told}")
-        if not holds_text(kind := schema.field(found[name]).type, label=name not in ("source", "target")):
+        if not holds_text(kind := schema.field(found[name]).type, label=name != "source"):
             raise DataError(
                 f"{path}: column {found[name]!r} holds {kind}, not text (the {name}); {told}: --column {name}=NAME says which"
             )
@@ -80,7 +86,7 @@ def chosen(path: Path, schema: Any, columns: Columns) -> dict[str, str]:
 
 
 def holds_text(kind: Any, label: bool = False) -> bool:
-    """Text, or lists of tokens; of labels and tags numbers too."""
+    """Text, or lists of tokens; of what is written (labels, tags, targets) numbers too."""
     from pyarrow import types
 
     kind = kind.value_type if types.is_dictionary(kind) else kind

@@ -4,18 +4,19 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import chain
 from pathlib import Path
 
+from regard.data.columns import found_columns
 from regard.data.conll import read_conll, read_conllu
 from regard.data.faults import BadRows as BadRows
 from regard.data.faults import Fault as Fault
 from regard.data.files import array_lines
 from regard.data.folder import holds_images, read_folder
-from regard.data.formats import found_columns, guessed, told_format
+from regard.data.formats import guessed, told_format
 from regard.data.jsonl import read_jsonl
-from regard.data.lines import Lines, read_lines
+from regard.data.lines import Lines, read_lines, without_packing
 from regard.data.parquet import read_parquet
 from regard.data.rows import Columns, good_rows
 from regard.data.rows import Rows as Rows
-from regard.data.tables import read_csv, read_moses, read_tsv
+from regard.data.tables import DELIMITERS, delimiter_of, read_csv, read_moses, read_tsv
 from regard.errors import DataError
 from regard.recipe import Pairs
 
@@ -36,7 +37,7 @@ def read_all(files: Pairs) -> Iterator[Rows]:
     if holds_images(files.pairs):
         return read_folder(files.pairs, files.named)
     form = format_of(files.pairs)
-    return READERS[form](files.pairs, found_columns(files.pairs, form, files.named).columns)
+    return READERS[form](files.pairs, found_columns(files, form).columns)
 
 
 def format_of(path: Path) -> str:
@@ -45,7 +46,7 @@ def format_of(path: Path) -> str:
 
 
 def suffix_of(path: Path) -> str:
-    return Path(path.name.removesuffix(".gz")).suffix.lower()
+    return Path(without_packing(path.name)).suffix.lower()
 
 
 def notes(files: Pairs) -> list[str]:
@@ -53,9 +54,11 @@ def notes(files: Pairs) -> list[str]:
     if files.pairs is None or holds_images(files.pairs):
         return []
     form = format_of(files.pairs)
-    note = found_columns(files.pairs, form, files.named).note
-    guess = [] if form in files.pairs.name.lower() else [f"{files.pairs}: read as {told_format(form)}"]
-    return guess if note is None else [*guess, note]
+    told = [] if form in files.pairs.name.lower() else [f"{files.pairs}: read as {told_format(form)}"]
+    if form == ".csv" and (delimiter := delimiter_of(files.pairs)) != ",":
+        told.append(f"{files.pairs}: its columns are separated by {DELIMITERS[delimiter]}")
+    note = found_columns(files, form).note
+    return told if note is None else [*told, note]
 
 
 def read_parallel(files: Mapping[str, Path], empty: bool = False) -> Iterator[Rows]:

@@ -53,6 +53,10 @@ REMARKS: dict[str, Remark] = {
         lambda found: found.same > 0.5,
         lambda found: f"source and target are equal in {found.same:.0%} of the rows: are these the right columns?",
     ),
+    "one target": Remark(
+        lambda found: found.looked_at > 1 and found.target.distinct == 1,
+        lambda found: "all targets are the same: there is nothing to learn; are these the right columns?",
+    ),
     "labels": Remark(
         looks_like_labels,
         lambda found: f"the targets are {found.target.distinct} different values: labels (docs/tasks.md)",

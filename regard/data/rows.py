@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from regard.data.faults import Fault
 
+FIRST = 200  # rows that tell which columns of a table are which
 Texts = dict[str, list[str]]
 Columns = Mapping[str, int | str | Path]  # where the column of that name is in a table
 # Whatever is neither white space nor a format character (Unicode category Cf), which has no width.

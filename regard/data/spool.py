@@ -12,7 +12,7 @@ from threading import Thread
 from typing import NamedTuple
 
 from regard.data.formats import guessed
-from regard.data.lines import BLOCK
+from regard.data.lines import BLOCK, PACKED
 from regard.data.sealed import file_digest, read_manifest, sealed
 from regard.errors import DamagedError, DataError, UserError
 from regard.recipe import Data, Pairs
@@ -84,7 +84,8 @@ def copied(path: Path, target: Path, pairs: bool) -> Path:
         with path.open("rb", buffering=0) as pipe, target.open("wb") as file:
             shutil.copyfileobj(pipe, file, BLOCK)
         with target.open("rb") as file:
-            packed = ".gz" if file.read(2) == b"\x1f\x8b" else ""
+            first = file.read(8)
+        packed = next((end for end, one in PACKED.items() if first.startswith(one.begins)), "")
     except OSError as error:
         raise DataError(f"{path}: cannot be copied to {target}: {os.strerror(error.errno or 0)}") from None
     target = target.rename(target.with_name(target.name + packed))

@@ -42,7 +42,7 @@ class ColumnFacts(NamedTuple):
     alphabet: int  # distinct characters
     scripts: dict[str, float]  # the share of letters in each script
     vocabulary: int  # distinct words
-    new_words: float  # the share of words in a tenth of the rows that the other rows do not have
+    new_words: float  # the share of words in a tenth of the different rows that the others do not have
     distinct: int  # values
     unspaced: float  # the share of characters of scripts that put no spaces between words
     signs: float  # the share of characters, without white space, that are neither letters nor digits
@@ -114,9 +114,10 @@ def survey(files: Pairs, held_out: int | None = None, seed: int = 1) -> Survey:
     for rows in read_rows(files):
         bad, faults = bad + len(rows.faults), (faults + rows.faults)[:SHOWN]
         sampled.add(rows.lines, rows.columns["source"], rows.columns["target"])
-    if not sampled.count:
+    if bad >= sampled.count:
+        used = f"only {sampled.count:,} rows" if sampled.count else "no row"
         first = f"; the first: {faults[0]}" if faults else ""
-        raise DataError(f"{' and '.join(map(str, files.files))}: no row can be used; bad rows: {bad:,}{first}")
+        raise DataError(f"{' and '.join(map(str, files.files))}: {used} can be used; bad rows: {bad:,}{first}")
     seen = sampled.pairs(held_out)
     pairs = [pair for _, pair in seen]
     odd = sorted((seen[place][0], problem) for place, problem in suspicious_rows(pairs))
@@ -139,7 +140,10 @@ def facts_of_pairs(pairs: Sequence[tuple[str, str]]) -> dict[str, Any]:
         "by_place": told_by_place([row for row in words if len(row[0]) == len(row[1])]),
         "ratio": spread_of(map(ratio, pairs)),
         "longest_ratio": {"characters": longest_ratio(pairs), "words": longest_ratio(words)},
-        "columns": {"source": column_facts(sources), "target": column_facts(targets)},
+        "columns": {
+            "source": column_facts(sources, [source for source, _ in dict.fromkeys(pairs)]),
+            "target": column_facts(targets, [target for _, target in dict.fromkeys(pairs)]),
+        },
     }
 
 
@@ -180,7 +184,8 @@ def longest_ratio(pairs: Sequence[tuple[Sequence[str], Sequence[str]]]) -> float
     return ratios[-1 - len(ratios) // 1000]
 
 
-def column_facts(texts: Sequence[str]) -> ColumnFacts:
+def column_facts(texts: Sequence[str], of_different_rows: Sequence[str]) -> ColumnFacts:
+    """Words of a row that comes again are known from the first time, and tell nothing of rows that are new."""
     words = [text.split() for text in texts]
     letters = Counter[str]()
     for text in texts:
@@ -195,7 +200,7 @@ def column_facts(texts: Sequence[str]) -> ColumnFacts:
         alphabet=len(letters),
         scripts=scripts(letters),
         vocabulary=len(vocabulary),
-        new_words=new_words(words),
+        new_words=new_words([text.split() for text in of_different_rows]),
         distinct=len(set(texts)),
         unspaced=sum(count for letter, count in letters.items() if UNSPACED.match(letter)) / total,
         signs=1 - sum(count for letter, count in letters.items() if letter.isalnum()) / max(spelled, 1),

@@ -9,9 +9,11 @@ from typing import NamedTuple
 
 from regard.data.faults import Fault
 from regard.data.lines import BLOCK, CONVERT, read_lines, whole_lines
-from regard.data.rows import Columns, Rows, good_rows
+from regard.data.rows import FIRST, Columns, Rows, good_rows
 from regard.errors import DataError
 
+SEEN = 1 << 16  # bytes of a file that tell what separates its columns
+DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}  # of a CSV; spreadsheets write all of these
 FIELD = 1 << 20  # characters of one field of a CSV; what is longer is a quote that nobody closed
 BYTES = re.compile("[\udc80-\udcff]")  # how Python keeps bytes that are not UTF-8
 Fields = list[list[str]]
@@ -30,7 +32,7 @@ def read_tsv(path: Path, columns: Columns) -> Iterator[Rows]:
 
 
 def read_csv(path: Path, columns: Columns) -> Iterator[Rows]:
-    return read_table(path, columns, csv_blocks(path), "commas")
+    return read_table(path, columns, csv_blocks(path), DELIMITERS[delimiter_of(path)])
 
 
 def read_moses(path: Path, columns: Columns) -> Iterator[Rows]:
@@ -92,10 +94,12 @@ def separated(path: Path, separator: str) -> Iterator[Block]:
         yield Block(numbers, [text.split(separator) for text in lines.texts], lines.problems)
 
 
-def first_row(blocks: Iterator[Block]) -> list[str]:
+def first_rows(blocks: Iterator[Block]) -> Fields:
     """Of a table; none of one that begins with a bad row."""
     first = next(blocks, None)
-    return [] if first is None or first.numbers[0] in first.bad else first.fields[0]
+    if first is None or first.numbers[0] in first.bad:
+        return []
+    return [row for number, row in zip(first.numbers[:FIRST], first.fields, strict=False) if number not in first.bad]
 
 
 def csv_blocks(path: Path) -> Iterator[Block]:
@@ -115,7 +119,7 @@ def csv_blocks(path: Path) -> Iterator[Block]:
 def csv_rows(path: Path) -> Iterator[tuple[int, list[str], str | None]]:
     """For each row the line where it begins, its fields, and what is wrong with it."""
     csv.field_size_limit(FIELD)
-    rows = csv.reader(csv_lines(path), strict=True)
+    rows = csv.reader(csv_lines(path), delimiter=delimiter_of(path), strict=True)
     while True:
         first = rows.line_num + 1
         try:
@@ -129,6 +133,23 @@ def csv_rows(path: Path) -> Iterator[tuple[int, list[str], str | None]]:
             yield first, [], f"not CSV: {error} (up to line {rows.line_num}; a quote inside quotes is written twice)"
         else:
             yield first, row, not_utf8(row)
+
+
+def delimiter_of(path: Path) -> str:
+    """The first that cuts a CSV into columns; a comma if none does."""
+    first = next(whole_lines(path), b"")
+    return next((one for one in DELIMITERS if are_columns(first, one)), ",")
+
+
+def are_columns(text: bytes, delimiter: str) -> bool:
+    """Whether it cuts most lines into as many columns as the first one, which has two or more: the commas of prose do not."""
+    lines = text[:SEEN].decode(errors="replace").split("\n")
+    whole = lines if len(text) <= SEEN or len(lines) == 1 else lines[:-1]
+    try:
+        widths = [len(row) for row in csv.reader(whole, delimiter=delimiter) if row]
+    except csv.Error:
+        return False
+    return bool(widths) and widths[0] > 1 and 2 * widths.count(widths[0]) > len(widths)
 
 
 def csv_lines(path: Path) -> Iterator[str]:

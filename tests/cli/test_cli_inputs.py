@@ -1,6 +1,7 @@
 """Files as people have them: each gives a choice that works, or one clear sentence and exit code 2."""
 
 import io
+import json
 import random
 import re
 import zipfile
@@ -94,3 +95,16 @@ def test_files_of_different_lengths(tmp_path):
 def test_a_table_where_a_recipe_is_expected(tmp_path):
     (tmp_path / "p.tsv").write_text(TSV)
     assert f"give it as --pairs {tmp_path / 'p.tsv'}" in refused("train", tmp_path / "p.tsv")
+
+
+def test_data_says_what_would_be_chosen_for_other_columns(tmp_path):
+    rows = [{"ask": f"what is {row} ?", "say": f"it is {row}", "kind": "ab"[row % 2]} for row in range(80)]
+    (tmp_path / "p.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    told = "no keys 'source' and 'target'; the row has 'ask', 'say', 'kind': --column source=NAME --column target=NAME"
+    assert told in refused("data", tmp_path / "p.jsonl")
+    out = regard("data", tmp_path / "p.jsonl", "--column", "source=say", "--column", "target=ask").out
+    assert "first row: 'it is 0' -> 'what is 0 ?'" in out
+    assert (
+        "you named a column 'label'"
+        in regard("data", tmp_path / "p.jsonl", "--column", "source=say", "--column", "label=kind").out
+    )

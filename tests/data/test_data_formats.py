@@ -6,8 +6,9 @@ import json
 import numpy as np
 import pytest
 
+from regard.data.columns import HEADS
 from regard.data.fields import configure_fields, fit_fields
-from regard.data.formats import HEADINGS, SIGNS
+from regard.data.formats import SIGNS
 from regard.data.jsonl import json_line
 from regard.data.matching import check_values
 from regard.data.readers import READERS, BadRows, Fault, notes, read_rows
@@ -67,7 +68,7 @@ def table(folder, name, content, **columns):
 
 def test_every_format_has_a_sign_and_an_example():
     assert CONTENT.keys() | SENTENCES.keys() == READERS.keys() == SIGNS.keys()
-    assert HEADINGS.keys() < READERS.keys()
+    assert HEADS.keys() < READERS.keys()
 
 
 @pytest.mark.parametrize("form", CONTENT)
@@ -115,7 +116,12 @@ HEADERS = [  # file, content, rows, what is said
     ("p.csv", b"de,de\na,b\n", [("de", "de"), ("a", "b")], None),
     ("p.csv", b"the source,the target\na,b\n", [("the source", "the target"), ("a", "b")], None),
     ("p.jsonl", b'{"target": "b", "id": 1, "source": "a"}\n', [("a", "b")], None),
-    ("p.jsonl", b'{"la": "a", "en": "b"}\n{"en": "d", "la": "c"}\n', [("a", "b"), ("c", "d")], "source: 'la', target: 'en' ("),
+    (
+        "p.jsonl",
+        b'{"la": "a", "en": "b"}\n{"en": "d", "la": "c"}\n',
+        [("a", "b"), ("c", "d")],
+        "columns by name (source: 'la', target: 'en'); --column",
+    ),
     (
         "p.jsonl",
         b'{"id": 1, "input": "a", "output": "b"}\n',
@@ -139,14 +145,17 @@ def test_columns_of_parquet_are_found_by_name(tmp_path):
     assert rows_of(table(tmp_path, "p.parquet", parquet(columns)))[0] == [("a", "b")]
     files = table(tmp_path, "p.parquet", parquet({"la": ["a"], "en": ["b"]}))
     assert rows_of(files)[0] == [("a", "b")]
-    assert "p.parquet: source: 'la', target: 'en' (--column source=NAME --column target=NAME say" in notes(files)[0]
+    assert (
+        "p.parquet: columns by name (source: 'la', target: 'en'); --column source=NAME --column target=NAME say"
+        in notes(files)[0]
+    )
     files = table(tmp_path, "p.parquet", parquet({"la": ["a"], "en": ["b"], "x": ["c"]}))
     assert rows_of(files)[0] == [("a", "b")]
-    assert "source: 'la', target: 'en' of 'la', 'en', 'x'" in notes(files)[0]
-    with pytest.raises(
-        DataError, match=r"'id' holds int64, not text \(the source\); the file has 'id', 'la', 'en': --column source"
-    ):
-        rows_of(table(tmp_path, "p.parquet", parquet({"id": [1], "la": ["a"], "en": ["b"]})))
+    assert "(source: 'la', target: 'en') of 'la', 'en', 'x'" in notes(files)[0]
+    assert rows_of(table(tmp_path, "p.parquet", parquet({"id": [1], "la": ["a"], "en": ["b"]})))[0] == [("a", "b")]
+    told = r"'n' holds int64, not text \(the source\); the file has 'n', 'en': --column source"
+    with pytest.raises(DataError, match=told):
+        rows_of(table(tmp_path, "p.parquet", parquet({"n": [1], "en": ["b"]})))
 
 
 def test_other_columns_by_number_may_have_a_header_too(tmp_path):
@@ -161,8 +170,8 @@ NO_TABLES = [
     (
         "p.txt",
         b"only one text\n",
-        "not a table: its first line is not JSON and has no tab and no |||, and commas do not cut its lines into columns; "
-        "separate source and target by a tab",
+        "not a table: its first line is not JSON and has no tab and no |||, and commas do not cut its lines into columns "
+        "(nor do semicolons or bars); separate source and target by a tab",
     ),
     ("prose.txt", b"It rained, and the wind blew.\nNobody came, nobody, ever.\nSo it goes.\n", "prose.txt: not a table"),
     ("p.tsv", b"%PDF-1.4\nx\ty\n", "p.tsv: a PDF file: copy its text into a table"),
@@ -174,8 +183,8 @@ NO_TABLES = [
     ("p.xlsx", b"PK\x03\x04 and so on", "p.xlsx: a zip file, as spreadsheets are too: unpack it, or save it as CSV"),
     (
         "p.jsonl",
-        b'{"id": 1, "la": "a", "en": "b"}\n',
-        "p.jsonl:1: no keys 'source' and 'target'; the row has 'id', 'la', 'en': --column",
+        b'{"id": 1, "x": "a", "y": "b", "z": "c"}\n',
+        "p.jsonl:1: no keys 'source' and 'target'; the row has 'id', 'x', 'y', 'z': --column",
     ),
 ]
 

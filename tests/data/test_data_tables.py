@@ -121,7 +121,7 @@ def test_what_is_no_parquet_file(tmp_path, content, problem):
     (tmp_path / "p.parquet").write_bytes(content)
     with pytest.raises(DataError, match=rf"p\.parquet: {problem}"):
         joined(Pairs(pairs=tmp_path / "p.parquet"))
-    with pytest.raises(DataError, match=r"unpack it with gunzip"):
+    with pytest.raises(DataError, match=r"while it is packed; unpack it"):
         joined(Pairs(pairs=tmp_path / "p.parquet.gz"))
 
 
@@ -168,11 +168,11 @@ def test_bytes_in_parquet_that_are_not_utf8(tmp_path, arrow):
 
 
 def test_columns_of_parquet_that_are_no_text(tmp_path, arrow):
-    columns = {"text": ["a"], "number": [1], "pair": [{"de": "a"}], "list": [[0.5]], "nothing": arrow.nulls(1)}
-    for name, kind in {"number": "int64", "pair": "struct<de: string>", "list": "list<", "nothing": "null"}.items():
+    columns = {"text": ["a"], "real": [1.5], "pair": [{"de": "a"}], "list": [[0.5]], "nothing": arrow.nulls(1)}
+    for name, kind in {"real": "double", "pair": "struct<de: string>", "list": "list<", "nothing": "null"}.items():
         with pytest.raises(DataError, match=rf"p\.parquet: column '{name}' holds {kind}.*, not text \(the target\)"):
             joined(written(tmp_path, columns, target_column=name))
-    with pytest.raises(DataError, match=r"no column 'txt'; the file has 'text', 'number'"):
+    with pytest.raises(DataError, match=r"no column 'txt'; the file has 'text', 'real'"):
         joined(written(tmp_path, columns, source_column="txt"))
     for number in -1, 5:
         with pytest.raises(DataError, match=rf"no column {number}, counted from 0"):
