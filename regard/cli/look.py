@@ -89,11 +89,7 @@ def looks_of(trained: "TrainedGenerator", texts: list[str], target: str | None, 
 
 def looks_back(trained: "TrainedGenerator", texts: list[str], run: Path) -> list[tuple[str, "Heatmap"]]:
     """Each text, and where the encoder looked while it read it."""
-    from regard.insight.heatmap import Heatmap
-
-    found = [trained.look_back(text) for text in texts]
-    maps = [Heatmap(one.source, one.target, one.weights, f"{run}: the encoder") for one in found]
-    return list(zip(texts, maps, strict=True))
+    return [(text, trained.look(text, text).view("encoder_recurrence").heatmap) for text in texts]
 
 
 def draw_into(path: Path, draw: Callable[["Heatmap", Path], None], heatmap: "Heatmap") -> None:

@@ -31,7 +31,7 @@ def look_at_pictures(
     for index, name in enumerate(names):
         if index in problems:
             continue
-        look = trained.look_at(name, target)
+        look = trained.look(name, target)
         typer.echo(repr(look))
         drawn = [*files.items(), *([(picture.suffix[1:], picture)] if picture is not None else [])]
         for kind, path in drawn:

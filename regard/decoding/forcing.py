@@ -8,17 +8,21 @@ import numpy as np
 import torch
 from jaxtyping import Float
 
-from regard.data.batching import Column
+from regard.data.batching import Batch, Column
 from regard.data.copies import Copied, extended_rows
 from regard.data.fields import Image, Problems, Text
 from regard.data.links import merge_pieces
-from regard.data.tokenizer import Tokenizer, readable
+from regard.data.tokenizer import Tokenizer
 from regard.data.tokenizers import PAD
 from regard.decoding.inputs import Pair, Pairs, pairs_of
+from regard.decoding.looking import Sides as LookSides
+from regard.decoding.looking import chances_of, labels_of, maps_of, own, sides_of, units
 from regard.decoding.reading import WORDS, Alignment, Sides, read_weights
 from regard.decoding.trained import Answers, Trained, batches
 from regard.errors import UserError
 from regard.insight.heatmap import Heatmap
+from regard.insight.look import Chance
+from regard.insight.maps import AttentionMap
 from regard.models.directory import Reading
 from regard.models.generator import shifted
 from regard.models.interface import Steps
@@ -104,20 +108,24 @@ class TeacherForced(Trained):
         return weights.shape[1]
 
     @torch.inference_mode()
-    def look_back(self, text: str) -> Alignment:
-        """Which words of the source each of its words looked at while it was read: for cells that attend to their past."""
-        (tokens,) = self.source.encode([text])
-        found = self.model.self_attention_weights(torch.tensor([tokens], device=self.device)) if tokens else None
-        if found is None:
-            raise UserError(
-                "this encoder does not attend to what it has read; train one with cell=lstm_tape, "
-                "cell=tanh_attention or connections=self_attention"
-            )
-        words = self.source.words(tokens)
-        source = self.source.decode(tokens).split()
-        merged = merge_pieces(found[0].float().cpu().numpy(), words, words)
-        shown = own(self.source, text, source, False)
-        return Alignment(shown, shown, merged)
+    def looked(self, text: str, output: str, tokens: Sides, number: int = 0) -> tuple[list[AttentionMap], list[Chance]]:
+        """Every attention while this output is written; how probable its tokens were, each beside the `number` best ones."""
+        batch, sides, offer = self.read_pair(text, output, tokens)
+        log_probs = self.model(batch, self.model.read_words(batch))[0].float().log_softmax(dim=-1)
+        (written,) = batch["target"].values.tolist()
+        return maps_of(self, batch, sides), chances_of(self.target, log_probs, written, sides.written, number, offer.extra)
+
+    def read_pair(self, text: str, output: str, tokens: Sides) -> tuple[Batch, LookSides, Copied]:
+        """One pair as a model reads it, what stands at its positions, and what may be copied."""
+        sources, (target,), (offer,), problems = self.tokens([(text, output)])
+        if problems := problems | self.problems(sources, [target]):
+            raise UserError(problems[0])
+        (source,), regions, read = sources, self.model.regions, self.fields["source"]
+        places = source if regions is None else range(regions.rows * regions.columns)
+        labels = labels_of(read, text, places, tokens[0]), labels_of(self.fields["target"], output, target, tokens[1])
+        inputs = self.inputs(sources, self.copies([offer]))
+        batch = Batch({**inputs.columns, "target": Column(*self.pad([target]))})
+        return batch, sides_of(*labels, read.marks if regions is None else 0), offer
 
     def sides_of(self, *pair: str) -> Sides:
         """Which of two texts are shown by tokens: those without spaces in them."""
@@ -219,16 +227,3 @@ class TeacherForced(Trained):
 def in_one(tokenizer: Tokenizer, text: str) -> bool:
     """Whether no spaces cut the text into words."""
     return tokenizer.spaceless or (len(text.split()) == 1 and len(tokenizer.encode([text])[0]) > 1)
-
-
-def units(tokenizer: Tokenizer, ids: Sequence[int], tokens: bool) -> tuple[list[str], list[int]]:
-    """What is shown of these ids, words or tokens, and the place of each id in it."""
-    if tokens:
-        return tokenizer.pieces(ids), list(range(len(ids)))
-    return tokenizer.decode(ids).split(), tokenizer.words(ids)
-
-
-def own(tokenizer: Tokenizer, text: str, side: list[str], tokens: bool) -> list[str]:
-    """The words of the text itself, or its tokens, where they are as many."""
-    given = [readable(spelling) for spelling in tokenizer.surfaces([text])[0]] if tokens else text.split()
-    return given if len(given) == len(side) else side

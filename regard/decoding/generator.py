@@ -17,18 +17,18 @@ from regard.decoding.forcing import TeacherForced
 from regard.decoding.greedy import cut, greedy_search
 from regard.decoding.hypothesis import LIMIT, ON_STEP, Found, Hypothesis
 from regard.decoding.inputs import Texts, texts_of
+from regard.decoding.looks import look_at_picture, look_at_text
 from regard.decoding.ranking import Coverage
 from regard.decoding.reading import Alignment, read_head, read_weights
 from regard.decoding.rules import Request, limit_met, max_lengths, requested, ruled
 from regard.decoding.sampling import Sampling, chances_of, sample
 from regard.decoding.streaming import OnStep, PartialOutput, Tell, watcher
 from regard.decoding.trace import NONE, Details, Trace
-from regard.decoding.trained import Answers, batches
+from regard.decoding.trained import Answers, batches, check_look
 from regard.decoding.unknown import replace_unknown, require_looks
 from regard.engine.engines import Engine, engine_for
-from regard.errors import UserError, refuse
+from regard.errors import UserError
 from regard.insight.look import Look
-from regard.insight.panels import Panels, PictureLook
 from regard.models import Generator
 from regard.recipe import Decoding
 
@@ -119,33 +119,14 @@ class TrainedGenerator(TeacherForced):
         found = self.answer(lines, settings, sampling or Sampling(), on_step, details).all("texts")
         return found[0] if alone else found
 
-    def look(self, text: str, output: str | None = None, tokens: bool | None = None) -> Look:
+    def look(self, text: str, output: str | None = None, tokens: bool | None = None, maps: bool = True, **changes: Any) -> Look:
         """Where the model looked in the text for each word that it writes, or for those of another output: a value that a
-        terminal and a notebook show as a picture. `tokens` asks for tokens instead of words; a side without spaces has them."""
-        for name, given in {"text": text, "output": "" if output is None else output}.items():
-            if not isinstance(given, str):
-                refuse("look takes one text (a str), and one output if it is not to be the model's own", name, given)
-        if self.model.regions is not None:
-            return self.look_at(text, output)
-        written = self.generate(text) if output is None and self.has_attention else output or ""
-        found = self.align((text, written), tokens=self.sides_of(text, written) if tokens is None else (tokens, tokens))
-        for name, words in {"text": found.source, "output": found.target}.items():
-            if not words:
-                raise UserError(f"there is nothing to look at: the {name} is empty")
-        return Look(text, written, self.heatmap(found))
-
-    def look_at(self, name: str, output: str | None = None) -> PictureLook:
-        """The same of an image: one panel for each word, the attention laid over what the model read."""
-        regions, (images, problems) = self.model.regions, self.encoded("source", [name])
-        if regions is None or problems:
-            raise UserError(problems.get(0, "this model reads no images; look at a text"))
-        written = self.generate(name) if output is None and self.has_attention else output or ""
-        found = self.align((name, written))
-        if not found.target:
-            raise UserError(f"there is nothing to look at: the model writes nothing for {name}")
-        weights = found.weights.reshape(-1, regions.rows, regions.columns)
-        heatmap = self.heatmap(found)
-        return PictureLook(name, written, heatmap, Panels(images[0][0], found.target, weights, heatmap.title))
+        terminal and a notebook show as a picture. `tokens` asks for tokens instead of words; a side without spaces has them.
+        `maps=False` leaves out all but the reading that `align` takes. `changes` are those of `search`, such as beam=5."""
+        check_look(text, output)
+        found = self.search(text, **changes) if output is None and text.strip() else []
+        look = look_at_text if self.model.regions is None else look_at_picture
+        return look(self, text, found[0].text if found else output or "", found, tokens, maps)
 
     def answer(
         self, lines: Sequence[str], settings: Decoding, sampling: Sampling | None = None, on_step: OnStep | None = None,

@@ -8,11 +8,15 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.data.batching import Batch, column_of
-from regard.data.fields import Label, Problems
+from regard.data.fields import Label, Problems, Text
 from regard.data.matching import check_values
-from regard.decoding.forcing import Likelihood
+from regard.decoding.forcing import Likelihood, in_one
 from regard.decoding.inputs import Pair, Pairs, Texts, pairs_of, texts_of
-from regard.decoding.trained import Answers, Trained, batches
+from regard.decoding.looking import ALTERNATIVES, NOTHING, labels_of, maps_of, sides_of
+from regard.decoding.trained import Answers, Trained, batches, check_look
+from regard.errors import UserError
+from regard.insight.look import Chance, Look
+from regard.insight.maps import View, view
 from regard.models.device import on_device
 
 
@@ -93,6 +97,31 @@ class TrainedLabeller(Trained):
                 found[row] = Likelihood(log_prob, len(wanted[row]))
         scored = Answers(found, dict(sorted(wrong.items()))).all("rows")
         return scored[0] if alone else scored
+
+    @torch.inference_mode()
+    def look(self, text: str, output: str | None = None, tokens: bool | None = None, maps: bool = True, **changes: Any) -> Look:
+        """What is weighed for the label of a text, or where its words looked at each other; and how probable each label is."""
+        check_look(text, output)
+        if output is not None or changes:
+            raise UserError("a model that labels is looked at by its own labels: it takes a text alone")
+        label, read = self.predict(text), self.fields["source"]
+        ((source,), _), (distribution,) = self.encoded("source", [text]), self.distributions([text])
+        truth = on_device(
+            Batch({self.model.writes: column_of(self.labels, [self.labels.encode([str(label)])[0][0]])}), self.device
+        )
+        batch = Batch({**self.inputs([source]).columns, **truth.columns})
+        spelled = isinstance(read, Text) and in_one(read.tokenizer, text) if tokens is None else tokens
+        every = maps_of(self, batch, sides_of(labels_of(read, text, source, spelled), NOTHING, read.marks, str(label)))
+        return Look(text, str(label), view(every, View()).heatmap, every, self.chances(label, distribution))
+
+    def chances(self, label: Prediction, distribution: Float[Tensor, "positions labels"]) -> list[Chance]:
+        """Each label, beside the most probable ones."""
+        best = distribution.topk(min(ALTERNATIVES, distribution.shape[1]), dim=1)
+        each = zip(label.labels, label.probabilities, best.indices.tolist(), best.values.tolist(), strict=True)
+        return [
+            Chance(name, place, chance, [(self.labels.names[at], value) for at, value in zip(names, values, strict=True)])
+            for place, (name, chance, names, values) in enumerate(each)
+        ]
 
     @torch.inference_mode()
     def log_probs(self, sources: Sequence[Any], labels: Sequence[Any]) -> list[float]:

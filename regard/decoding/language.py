@@ -8,18 +8,25 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from regard.data.batching import Batch, column_of
+from regard.data.batching import Batch, Column, column_of
+from regard.data.copies import Copied
 from regard.data.tokenizers import END, START
 from regard.decoding.beam import beam_search
-from regard.decoding.forcing import Likelihood, TeacherForced
+from regard.decoding.forcing import Likelihood, TeacherForced, in_one
 from regard.decoding.greedy import cut, greedy_search
 from regard.decoding.hypothesis import LIMIT, Found, Hypothesis
 from regard.decoding.inputs import Texts, texts_of
 from regard.decoding.long_text import log_probs
+from regard.decoding.looking import NOTHING, labels_of, sides_of
+from regard.decoding.looking import Sides as LookSides
+from regard.decoding.reading import Sides
 from regard.decoding.rules import Request, requested, ruled
 from regard.decoding.sampling import Sampling, chances_of, sample
 from regard.decoding.streaming import OnStep, PartialOutput, Tell, watcher
-from regard.decoding.trained import Answers, batches
+from regard.decoding.trained import Answers, batches, check_look
+from regard.errors import UserError
+from regard.insight.look import Look
+from regard.insight.maps import View, view
 from regard.models.device import on_device
 from regard.models.generator import shifted
 from regard.models.interface import Step, Steps
@@ -153,6 +160,25 @@ class TrainedLanguageModel(TeacherForced):
                 results[row] = one
         found = Answers(results, problems).all("texts")
         return found[0] if alone else found
+
+    def look(self, text: str, output: str | None = None, tokens: bool | None = None, maps: bool = True, **changes: Any) -> Look:
+        """Where the model looked in what it had read, for each word of a text, and how probable each was."""
+        check_look(text, output)
+        if output is not None:
+            raise UserError("a language model has no source: it is looked at while it reads a text, which has no other output")
+        if not text.strip():
+            raise UserError("there is nothing to look at: the text is empty")
+        spelled = in_one(self.target, text) if tokens is None else tokens
+        every, chances = self.looked("", text, (False, spelled), self.settings(**changes).beam)
+        return Look(text, "", view(every, View()).heatmap, every, chances)
+
+    def read_pair(self, text: str, output: str, tokens: Sides) -> tuple[Batch, LookSides, Copied]:
+        """The output alone; an end mark stands before it."""
+        (target,) = self.target.encode([output])
+        if problems := self.problems([[]], [target]):
+            raise UserError(problems[0])
+        batch = Batch({"target": Column(*self.pad([target]))})
+        return batch, sides_of(NOTHING, labels_of(self.fields["target"], output, target, tokens[1])), Copied([], [])
 
     def in_one(self, targets: Sequence[Sequence[int]]) -> list[Likelihood]:
         """Every token and every end mark once, in lanes that start early enough to know what came before."""

@@ -11,7 +11,7 @@ from regard.data.batching import Batch, Column, column_of, pad_lists
 from regard.data.copies import Copied, copied, extended_size, without_end
 from regard.data.fields import Field, Problems, Text, tokenizer_of
 from regard.data.tokenizers import Tokenizer
-from regard.errors import InputError, UserError
+from regard.errors import InputError, UserError, refuse
 from regard.insight.look import Look
 from regard.models.device import on_device
 from regard.models.directory import Bundle
@@ -77,9 +77,9 @@ class Trained:
         found: bool = self.model.has_attention
         return found
 
-    def look(self, text: str, output: str | None = None, tokens: bool | None = None) -> Look:
-        """For models that write outputs, and have attention to look with."""
-        raise UserError(f"this model {self.does}; where it looked is shown by models that write outputs word by word")
+    def look(self, text: str, output: str | None = None, tokens: bool | None = None, maps: bool = True, **changes: Any) -> Look:
+        """Where it looked, if it has attention to look with."""
+        raise UserError(f"this model {self.does}; where it looked is not shown")
 
     def settings(self, decoding: Decoding | None = None, **changes: Any) -> Decoding:
         """Those given, or the model's own, with some fields changed; a wrong one is refused as in a recipe."""
@@ -135,6 +135,12 @@ class Trained:
             return None
         words = without_end(pad_lists([offer.ids for offer in offers])[0])
         return Column(torch.from_numpy(words).to(self.device), size=extended_size(words, len(self.target)))
+
+
+def check_look(text: object, output: object) -> None:
+    for name, given in {"text": text, "output": "" if output is None else output}.items():
+        if not isinstance(given, str):
+            refuse("look takes one text (a str), and one output if it is not to be the model's own", name, given)
 
 
 def told(section: Mapping[str, Any]) -> str:

@@ -1,17 +1,36 @@
 """Where a model looked, as a value that draws itself: on a terminal, in a notebook, into a file."""
 
 import warnings
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 
 from regard.insight import figure
 from regard.insight.heatmap import Heatmap
+from regard.insight.maps import AttentionMap, View, view
 from regard.insight.page import html
 from regard.insight.terminal import terminal
+
+
+class Chance(NamedTuple):
+    """How probable one token of an output was at its step."""
+
+    token: str
+    word: int  # its place in what was written; one past the last is the end mark
+    probability: float
+    alternatives: list[tuple[str, float]]  # the most probable tokens of that step
+
+
+class Candidate(NamedTuple):
+    """An output that the beam found."""
+
+    text: str
+    log_prob: float
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -21,6 +40,13 @@ class Look:
     text: str
     output: str
     heatmap: Heatmap
+    maps: Sequence[AttentionMap] = ()  # every head of every attention
+    chances: Sequence[Chance] = ()
+    candidates: Sequence[Candidate] = ()
+
+    def view(self, kind: str | None = None, layer: int | None = None, head: int | None = None, rollout: bool = False) -> "Look":
+        """The same with another of its maps as the picture: one head, or the mean of those that are not told apart."""
+        return replace(self, heatmap=view(self.maps, View(kind, layer, head, rollout)).heatmap)
 
     @property
     def source(self) -> list[str]:

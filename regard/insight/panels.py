@@ -4,7 +4,7 @@ import base64
 import io
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from html import escape
 from os import PathLike
 from pathlib import Path
@@ -122,7 +122,7 @@ PANEL_FORMATS: dict[str, Callable[[Panels, Path], object]] = {
 class PictureLook(Look):
     """Of one picture, `text` being its name, and what was written of it; in the heatmap each region is a column."""
 
-    panels: Panels
+    panels: Panels = field(kw_only=True)
 
     def png(self, path: str | PathLike[str]) -> None:
         PANEL_FORMATS["png"](self.panels, Path(path))

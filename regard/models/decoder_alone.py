@@ -12,9 +12,9 @@ from regard.data.tokenizers import PAD
 from regard.errors import UserError
 from regard.models.decoders.words import WordDecoder
 from regard.models.generator import Generator, Words
-from regard.models.interface import Memory, Step, StepFunction, Steps
+from regard.models.interface import AttentionWeights, Memory, Step, StepFunction, Steps
 from regard.models.limits import Limits, under
-from regard.models.transformer import StackConfig, stack_limit
+from regard.models.transformer import StackConfig, self_weights, stack_limit
 from regard.nn.attention import QueryPositions, StepPosition
 from regard.nn.lengths import length_mask
 from regard.nn.state import repeat_rows
@@ -111,6 +111,12 @@ class AloneDecoder(WordDecoder):
             return tokens, present, places  # the stack refuses a row that is itself too long
         return tokens[:, : limit.places], present[:, : limit.places], places.clamp(max=limit.places - 1)
 
+    def sequence_weights(self, source: Int[Tensor, "1 source"], target: Int[Tensor, "1 target"]) -> list[AttentionWeights]:
+        """Of one row, over source and target as one sequence."""
+        lengths = torch.full((1,), source.shape[1], device=source.device)
+        words = self.words(torch.cat([source, target], dim=1))
+        return self_weights("sequence", self.stack(words, None, prefix=self.prefix(lengths), return_self_weights=True).passed)
+
     def looks(
         self, result: TransformerOutput, places: Int[Tensor, "batch target"], visible: Bool[Tensor, "batch source"]
     ) -> Float[Tensor, "batch 1 target source"]:
@@ -159,13 +165,8 @@ class DecoderAlone(Generator):
         source = batch["source"]
         return self.decoder.read(source.values, source.lengths)
 
-    def self_attention_weights(self, values: Tensor) -> Float[Tensor, "batch source source"] | None:
-        """Where the source's words looked: the mean of all heads of all layers."""
-        lengths = torch.full((len(values),), values.shape[1], device=values.device)
-        passed = self.decoder.stack(
-            self.decoder.words(values), None, return_self_weights=True, prefix=self.decoder.prefix(lengths)
-        ).passed
-        return torch.stack([one.self_attention.weights.mean(dim=1) for one in passed]).mean(dim=0)
+    def attention_weights(self, batch: Batch) -> list[AttentionWeights]:
+        return self.decoder.sequence_weights(batch["source"].values, self.read_words(batch))
 
     def teacher_forced(self, batch: Batch, words: Words, return_weights: bool = False) -> Steps:
         source = batch["source"]

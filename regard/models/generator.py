@@ -50,10 +50,6 @@ class Generator(Model):
     def encode(self, batch: Batch) -> Memory:
         raise NotImplementedError
 
-    def self_attention_weights(self, values: Tensor) -> Float[Tensor, "batch source source"] | None:
-        """Where source words looked while they were read, if the model attends to what it reads."""
-        return None
-
     def start(self, memory: Memory) -> tuple[StepFunction, Any]:
         """What a search needs: a step that reads this memory, and the State before the first word."""
         return self.decoder.stepper(memory), self.decoder.start(memory)

@@ -68,6 +68,14 @@ class Steps(NamedTuple):
     visible: Bool[Tensor, "batch source"] | None = None  # what there was to look at, as a whole model says with `weights`
 
 
+class AttentionWeights(NamedTuple):
+    """Of one attention in one sequence: how much of it each row has for each column, head by head."""
+
+    kind: str  # which attention: an entry of ATTENTION_MAPS in `insight/maps.py`, which says what rows and columns are
+    layer: int  # from 1, the lowest first
+    weights: Float[Tensor, "heads rows columns"]
+
+
 class Encoder(nn.Module):
     """A column of the source -> Memory. `embed` is its input: what turns values into vectors."""
 
@@ -101,9 +109,9 @@ class Encoder(nn.Module):
     def forward(self, values: Shaped[Tensor, "batch *values"], lengths: Int[Tensor, "batch"] | None = None) -> Memory:
         raise NotImplementedError
 
-    def self_attention_weights(self, values: Shaped[Tensor, "batch *values"]) -> Float[Tensor, "batch source source"] | None:
-        """Where each position of whole rows looked while it was read, if this encoder attends to what it reads."""
-        return None
+    def attention_weights(self, values: Shaped[Tensor, "1 *values"]) -> list[AttentionWeights]:
+        """Where each position of one whole row looked while it was read, if this encoder attends to what it reads."""
+        return []
 
 
 class Decoder(nn.Module):
@@ -148,6 +156,10 @@ class Decoder(nn.Module):
     def forward(self, tokens: Int[Tensor, "batch target"], memory: Memory, return_weights: bool = False) -> Steps:
         """All steps of a known target; `return_weights` asks for their attention weights, which cost memory and time."""
         raise NotImplementedError
+
+    def attention_weights(self, tokens: Int[Tensor, "1 target"], memory: Memory) -> list[AttentionWeights]:
+        """Where each step of one known target looked: at the memory, at earlier steps, at what it may copy."""
+        return []
 
     def loss(self, steps: Steps, target: Int[Tensor, "batch target"], label_smoothing: float = 0.0) -> Float[Tensor, ""]:
         """Σ -log p(target), padding aside; a share `label_smoothing` of the truth lies on all words alike."""
@@ -218,6 +230,10 @@ class Model(nn.Module):
 
     def open_lanes(self, lanes: int) -> None:
         """Make room for a state that so many rows of a batch hand on to the next one."""
+
+    def attention_weights(self, batch: Batch) -> list[AttentionWeights]:
+        """All its attentions while it computes what `loss` is about, of a batch of one whole row."""
+        return []
 
     def part_names(self, options: LossOptions) -> tuple[str, ...]:
         """Of what `loss` is made of under these options; UserError for options that this model has no use for."""

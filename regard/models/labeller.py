@@ -15,8 +15,9 @@ from regard.data.labels import Label
 from regard.errors import UserError
 from regard.models.attention import PoolingAttentionConfig
 from regard.models.encoders import ENCODERS
-from regard.models.interface import PLAIN, Encoder, Loss, LossOptions, Memory, Model
+from regard.models.interface import PLAIN, AttentionWeights, Encoder, Loss, LossOptions, Memory, Model
 from regard.models.limits import Limits, limit, smallest, under
+from regard.models.looking import pooling_weights
 from regard.nn.chain import LinearChain
 from regard.nn.cross_entropy import linear_cross_entropy
 from regard.nn.dropout import Dropout
@@ -107,6 +108,9 @@ class Labeller(Model):
         source = batch["source"]
         memory: Memory = self.encoder(source.values, source.lengths)
         return memory
+
+    def attention_weights(self, batch: Batch) -> list[AttentionWeights]:
+        return self.encoder.attention_weights(batch["source"].values)
 
     def states(self, memory: Memory) -> Float[Tensor, "batch positions size"]:
         """What is labelled."""
@@ -248,6 +252,10 @@ class Classifier(Labeller):
     def limits(self) -> Limits:
         places = limit(self.pool.known_places, "model.attention.longest")
         return Limits(source=smallest(super().limits.source, places))
+
+    def attention_weights(self, batch: Batch) -> list[AttentionWeights]:
+        states, visible, *_ = self.encode(batch)
+        return [*pooling_weights(self.pool, states, visible), *super().attention_weights(batch)]
 
     def states(self, memory: Memory) -> Float[Tensor, "batch 1 size"]:
         whole: Tensor = self.pool(memory.states, memory.visible)

@@ -17,7 +17,7 @@ from regard.models.decoder_alone import AloneDecoder, DecoderAloneConfig
 from regard.models.decoders.recurrent import RecurrentDecoder, RecurrentDecoderConfig
 from regard.models.decoders.words import WordDecoder
 from regard.models.generator import Generator, Words
-from regard.models.interface import LossOptions, Memory, Steps
+from regard.models.interface import AttentionWeights, LossOptions, Memory, Steps
 from regard.models.limits import Limit, Limits, under
 from regard.models.transformer import stack_limit
 from regard.nn.dropout import Dropout, LockedDropout
@@ -111,6 +111,9 @@ class TransformerText(AloneDecoder):
     def forward(self, tokens: Words, memory: Memory, return_weights: bool = False) -> Steps:
         return self.whole(*self.before(len(tokens)), tokens, return_weights)
 
+    def attention_weights(self, tokens: Words, memory: Memory) -> list[AttentionWeights]:
+        return self.sequence_weights(self.before(1)[0], tokens)
+
 
 BODIES: dict[str, type[RecurrentText] | type[TransformerText]] = {"recurrent": RecurrentText, "transformer": TransformerText}
 
@@ -168,6 +171,10 @@ class LanguageModel(Generator):
     def nothing(self, rows: int) -> Memory:
         """What so many texts are written from."""
         return self.decoder.nothing(rows)
+
+    def attention_weights(self, batch: Batch) -> list[AttentionWeights]:
+        """Of a text that stands alone."""
+        return self.decoder.attention_weights(self.read_words(batch), self.nothing(1))
 
     def open_lanes(self, lanes: int) -> None:
         if self.decoder.state_size is not None:  # lane 0 is that of rows which only fill up a batch

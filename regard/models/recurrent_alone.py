@@ -11,7 +11,7 @@ from regard.data.fields import Shape
 from regard.data.tokenizers import PAD
 from regard.errors import UserError
 from regard.models.generator import Generator, Words
-from regard.models.interface import Memory, Steps
+from regard.models.interface import AttentionWeights, Memory, Steps
 from regard.models.language_model import RecurrentText, RecurrentTextConfig
 from regard.nn.lengths import length_mask
 from regard.nn.state import repeat_rows
@@ -56,6 +56,10 @@ class RecurrentAlone(Generator):
         steps: Steps = self.decoder(words, memory)
         costs = [cost for cost in (memory.cost, steps.cost) if cost is not None]
         return steps._replace(visible=memory.visible, cost=torch.stack(costs).sum() if costs else None)
+
+    def attention_weights(self, batch: Batch) -> list[AttentionWeights]:
+        """Of the steps that write the target."""
+        return self.decoder.attention_weights(self.read_words(batch), self.encode(batch))
 
     def teacher_forced_each(self, batch: Batch, words: Int[Tensor, "rows target"], count: int) -> Steps:
         steps: Steps = self.decoder(words, repeat_rows(self.encode(batch)._replace(cost=None), count))

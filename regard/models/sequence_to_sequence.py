@@ -14,7 +14,7 @@ from regard.errors import UserError
 from regard.models.decoders import DECODERS
 from regard.models.encoders import ENCODERS
 from regard.models.generator import Generator, Words
-from regard.models.interface import Copies, Decoder, Encoder, Memory, Steps
+from regard.models.interface import AttentionWeights, Copies, Decoder, Encoder, Memory, Steps
 from regard.models.limits import Limits, limit, smallest, under
 from regard.nn.state import repeat_rows
 from regard.recipe import Section, one_of
@@ -100,8 +100,9 @@ class SequenceToSequence(Generator):
             return memory
         return memory._replace(copies=Copies(offered.values, offered.size).over(memory.states.shape[1]))
 
-    def self_attention_weights(self, values: Tensor) -> Float[Tensor, "batch source source"] | None:
-        return self.encoder.self_attention_weights(values)
+    def attention_weights(self, batch: Batch) -> list[AttentionWeights]:
+        of_target = self.decoder.attention_weights(self.read_words(batch), self.encode(batch))
+        return [*of_target, *self.encoder.attention_weights(batch["source"].values)]
 
     def teacher_forced(self, batch: Batch, words: Words, return_weights: bool = False) -> Steps:
         memory = self.encode(batch)

@@ -1,5 +1,6 @@
 """How a recipe describes a stack of Transformer layers."""
 
+from collections.abc import Sequence
 from typing import Annotated, Literal
 
 import torch
@@ -10,13 +11,14 @@ from regard.bounds import DEEPEST, Depth, Size
 from regard.errors import UserError
 from regard.models.attention import AttentionConfig
 from regard.models.experts import LayerExperts
+from regard.models.interface import AttentionWeights
 from regard.models.limits import Limit, limit, smallest
 from regard.nn.attention import Attention
 from regard.nn.attention.scopes import SCOPES
 from regard.nn.positions import JOINS, POSITIONS
 from regard.nn.transformer.experts import Experts
 from regard.nn.transformer.feedforward import FEEDFORWARDS
-from regard.nn.transformer.layers import LayerParts, TransformerStack
+from regard.nn.transformer.layers import LayerOutput, LayerParts, TransformerStack
 from regard.nn.transformer.norms import NORMS
 from regard.recipe import Rate, Section, name_of
 
@@ -111,6 +113,18 @@ class StackConfig(Section):
         if self.experts is None or (self.layers - 1 - depth) % self.experts.every:
             return FEEDFORWARDS[self.feedforward](self.size, self.inner, self.inner_dropout)
         return self.experts.build(self.size, self.inner, self.feedforward, self.inner_dropout)
+
+
+def self_weights(kind: str, passed: Sequence[LayerOutput]) -> list[AttentionWeights]:
+    """Of each layer, where one sequence looked in itself."""
+    found = ((layer, one.self_attention.weights) for layer, one in enumerate(passed, start=1))
+    return [AttentionWeights(kind, layer, weights[0]) for layer, weights in found if weights is not None]
+
+
+def cross_weights(passed: Sequence[LayerOutput]) -> list[AttentionWeights]:
+    """Of each layer, where one sequence looked in the memory."""
+    found = ((layer, one.seen.weights) for layer, one in enumerate(passed, start=1) if one.seen is not None)
+    return [AttentionWeights("cross", layer, weights[0]) for layer, weights in found if weights is not None]
 
 
 def stack_limit(stack: TransformerStack) -> Limit | None:

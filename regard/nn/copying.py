@@ -110,6 +110,15 @@ def log_shares(log_sum: Tensor, copy_sum: Tensor, gate: Tensor | None) -> tuple[
     return functional.logsigmoid(gate) - log_sum, functional.logsigmoid(-gate) - copy_sum
 
 
+def copy_weights(logits: Float[Tensor, "batch target vocabulary"], copying: Copying) -> Float[Tensor, "batch target places"]:
+    """p(copy x_j) of each source position j, and last p(generate): together 1."""
+    logits, scores = at_least_float32(logits), at_least_float32(copying.scores)
+    log_sums = logits.logsumexp(dim=-1)
+    gate = None if copying.gate is None else at_least_float32(copying.gate)
+    generate, copy = log_shares(log_sums, scores.logsumexp(dim=-1), gate)
+    return torch.cat([scores + copy[..., None], (log_sums + generate)[..., None]], dim=-1).exp()
+
+
 def copying_loss(
     inputs: Float[Tensor, "batch target size"],
     layer: nn.Linear,

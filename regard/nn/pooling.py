@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from regard.nn.attention import Attention
+from regard.nn.attention import Attention, AttentionOutput
 
 States = Float[Tensor, "batch time size"]
 Visible = Bool[Tensor, "batch time"]
@@ -45,6 +45,10 @@ class Pooling(nn.Module):
 
     def forward(self, states: States, visible: Visible) -> Vector:
         raise NotImplementedError
+
+    def weights(self, states: States, visible: Visible) -> Float[Tensor, "batch heads 1 source"] | None:
+        """How much of each state is in the vector, where that is a weighted sum."""
+        return None
 
 
 class Mean(Pooling):
@@ -89,9 +93,15 @@ class AttentionPooling(Pooling):
         return self.attention.score.known_places
 
     def forward(self, states: States, visible: Visible) -> Vector:
+        return self.attend(states, visible).context[:, 0]
+
+    def weights(self, states: States, visible: Visible) -> Float[Tensor, "batch heads 1 source"] | None:
+        return self.attend(states, visible, return_weights=True).weights
+
+    def attend(self, states: States, visible: Visible, return_weights: bool = False) -> AttentionOutput:
         query = self.query.expand(len(states), -1, -1).to(states.dtype)
-        context: Tensor = self.attention(query, self.attention.prepare(states, visible)).context
-        return context[:, 0]
+        found: AttentionOutput = self.attention(query, self.attention.prepare(states, visible), return_weights)
+        return found
 
 
 POOLINGS: dict[str, type[Pooling]] = {

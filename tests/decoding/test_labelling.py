@@ -117,5 +117,5 @@ def test_a_text_that_is_too_long_fails_alone():
 @pytest.mark.parametrize("kind", ["tagger", "classifier"])
 def test_a_labeller_says_that_it_has_no_looks_to_show(kind):
     trained = used(kind, "recurrent")
-    with pytest.raises(UserError, match=f"this model {trained.does}; where it looked is shown by models that write outputs"):
+    with pytest.raises(UserError, match="this model has no attention, so there is nothing to look at"):
         trained.look("a b")

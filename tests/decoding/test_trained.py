@@ -1,5 +1,7 @@
 """A trained model in use agrees with itself: search, score, align and the training loss see one and the same model."""
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -154,26 +156,47 @@ def test_texts_without_words(trained):
 def test_looking_back_is_what_the_encoder_did(trained, cell, own):
     """Each direction's weights sum to 1 over what it had read: words before (and, in the vanilla network, the word itself)."""
     trained.model = tiny({**SETTING, "cell": cell}, vocabulary=len(trained.source), scale=2.0)
-    found = trained.look_back("b a b c a")
-    assert found.source == found.target == ["b", "a", "b", "c", "a"]
-    left, right = np.tril(found.weights, own - 1), np.triu(found.weights, 1 - own)
-    if own:  # both directions look at the word itself
-        np.testing.assert_allclose(found.weights.sum(1), 2, rtol=1e-5)
-    else:
-        np.testing.assert_allclose(left.sum(1), [0, 1, 1, 1, 1], rtol=1e-5)
-        np.testing.assert_allclose(right.sum(1), [1, 1, 1, 1, 0], rtol=1e-5)
-    assert len(set(found.weights[2].round(4))) > 2
+    look = trained.look("b a b c a", "x y")
+    for head, triangle, first in ((1, np.tril, 0), (2, np.triu, -1)):
+        found = look.view("encoder_recurrence", layer=1, head=head)
+        assert found.source == found.target == ["b", "a", "b", "c", "a", "</s>"]
+        np.testing.assert_array_equal(found.weights, triangle(found.weights, (own - 1) * (1 if head == 1 else -1)))
+        sums = np.ones(6)
+        sums[first] = own
+        np.testing.assert_allclose(found.weights.sum(1), sums, rtol=1e-5)
+        assert len(set(found.weights[2].round(4))) > 2
 
 
 @pytest.mark.parametrize("ways", [{}, {"bidirectional": False, "reverse": True}, {"bidirectional": "interleaved"}])
 def test_looking_back_where_layers_attend_to_those_below(trained, ways):
     trained.model = tiny(SETTING, vocabulary=len(trained.source), scale=2.0, connections="self_attention", **ways)
-    weights = trained.look_back("b a b c a").weights
+    weights = trained.look("b a b c a", "x").view("encoder_recurrence").weights
     np.testing.assert_allclose(weights.sum(1), 1, rtol=1e-5)
     assert np.tril(weights, -1).any() == ("reverse" not in ways)  # read from the end, a word sees itself and those after it
     assert np.triu(weights, 1).any()
 
 
 def test_looking_back_wants_a_cell_that_does(trained):
-    with pytest.raises(UserError, match="does not attend to what it has read"):
-        trained.look_back("a b")
+    with pytest.raises(UserError, match="has no map 'encoder_recurrence'; it has cross"):
+        trained.look("a b", "x").view("encoder_recurrence")
+
+
+def test_a_look_tells_what_score_and_search_tell(trained):
+    text = "b a b c a"
+    given = trained.look(text, "x y", beam=5)
+    assert [one.token for one in given.chances][-1] == "</s>"
+    assert [one.word for one in given.chances] == [0, 1, 2]
+    total = sum(math.log(one.probability) for one in given.chances)
+    assert total == pytest.approx(trained.score((text, "x y")).log_prob, rel=1e-4)
+    for one in given.chances:
+        chances = [chance for _, chance in one.alternatives]
+        assert chances == sorted(chances, reverse=True)
+        assert one.probability <= chances[0]
+    cross = given.view("cross")
+    np.testing.assert_allclose(cross.weights[:-1, :-1], given.weights, rtol=1e-5)
+    np.testing.assert_allclose(cross.weights[:-1, -1], given.heatmap.end, rtol=1e-5)
+    trained.model.decoder.output.bias.data[: END + 1] = -1e4  # it writes nothing but words
+    look, found = trained.look(text, beam=4), trained.search(text, beam=4)
+    assert look.output == found[0].text
+    assert [(one.text, one.log_prob) for one in look.candidates] == [(one.text, one.log_prob) for one in found]
+    assert {len(one.alternatives) for one in look.chances} == {4}

@@ -91,10 +91,11 @@ def test_windows_of_a_text_are_refused():
 def test_the_weights_are_those_of_what_was_found(directions):
     one, states = connection("general", directions), torch.randn(2, TIME, QUERY).double()
     found = one(states, states)[..., QUERY:]
-    torch.testing.assert_close(one.weights(states) @ states, found)
+    torch.testing.assert_close(one.weights(states)[:, 0] @ states, found)
     stack, words = attending(directions), torch.randn(2, TIME, 5)
-    (weights,) = stack.weights_below(words)
-    below = stack.layers[0](words)[0]
-    torch.testing.assert_close(weights, stack.connections[0].weights(below))
+    (layer, weights), *_ = stack.attention_weights(words[:1])
+    below = stack.layers[0](words[:1])[0]
+    torch.testing.assert_close(weights, stack.connections[0].weights(below)[0])
+    assert layer == 1
     sees = torch.tensor([[SEES[directions](t, j) for j in range(TIME)] for t in range(TIME)])
     assert weights.gt(0).equal(sees.expand_as(weights))

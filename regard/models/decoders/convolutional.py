@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from regard.errors import UserError
 from regard.models.decoders.words import WordDecoder
 from regard.models.encoders.convolutional import ConvolutionalConfig
-from regard.models.interface import Memory, Step, StepFunction, Steps
+from regard.models.interface import AttentionWeights, Memory, Step, StepFunction, Steps
 from regard.models.limits import Limit, limit
 from regard.nn.attention import Attention
 from regard.nn.convolution import HALF, Convolution, GatedBlock, gated, scale_gradient, start_histories
@@ -154,6 +154,11 @@ class ConvolutionalDecoder(WordDecoder):
         histories = self.start(memory).histories
         outputs, looks, _ = self.bind()(self.placed_words(tokens, places), histories, self.reader(memory, return_weights))
         return Steps(outputs, torch.cat([one for one in looks if one is not None], dim=1) if return_weights else None)
+
+    def attention_weights(self, tokens: Int[Tensor, "1 target"], memory: Memory) -> list[AttentionWeights]:
+        """Each layer has one."""
+        weights = self(tokens, memory, return_weights=True).weights[0]
+        return [AttentionWeights("cross", layer, one[None]) for layer, one in enumerate(weights, start=1)]
 
     def finished(self, outputs: Float[Tensor, "batch target size"]) -> Float[Tensor, "batch target size"]:
         dropped: Tensor = self.dropout(outputs)

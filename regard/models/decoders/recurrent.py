@@ -13,8 +13,9 @@ from regard.models.connections import places_below
 from regard.models.decoders.context import CONTEXTS, QUERY_LAYERS, DecoderStep, Inputs, LayersRun, Parts, RecurrentState
 from regard.models.decoders.recurrent_config import RecurrentDecoderConfig as RecurrentDecoderConfig
 from regard.models.decoders.words import WordDecoder
-from regard.models.interface import Memory, Step, StepFunction, Steps
+from regard.models.interface import AttentionWeights, Memory, Step, StepFunction, Steps
 from regard.models.limits import Limit
+from regard.models.looking import recurrence_weights
 from regard.nn.attention import AttentionState, AttentionStep, PreparedMemory
 from regard.nn.attention.attention import join_choices
 from regard.nn.copying import COPIES
@@ -262,6 +263,17 @@ class RecurrentDecoder(WordDecoder):
         context, weights, choice = self.attention(states[self.context.query_layer], memory.keys.attention, return_weights)
         outputs = torch.tanh(self.join(torch.cat([top, context], dim=-1)))
         return Steps(outputs, weights, choice=choice, cost=self.cost(use))
+
+    def attention_weights(self, tokens: Int[Tensor, "1 target"], memory: Memory) -> list[AttentionWeights]:
+        """Step by step, as outputs are written."""
+        step, state, steps = self.stepper(memory), self.start(memory), list[Step]()
+        for token in tokens.unbind(dim=1):
+            steps.append(step(token, state))
+            state = steps[-1].state
+        looks = [one.weights for one in steps if one.weights is not None]
+        cross = [AttentionWeights("cross", 1, torch.stack(looks, dim=2)[0])] if looks else []
+        itself = recurrence_weights(self.connections, [one.state.cells for one in steps])
+        return [*cross, *itself, *self.copy_weights(self(tokens, memory))]
 
     def finished(self, outputs: Float[Tensor, "batch target size"]) -> Float[Tensor, "batch target size"]:
         dropped: Tensor = self.dropout(outputs)

@@ -10,9 +10,9 @@ from torch import Tensor
 from regard.data.tokenizers import PAD
 from regard.models.attention import memory_limit
 from regard.models.decoders.words import WordDecoder
-from regard.models.interface import Memory, Step, StepFunction, Steps
+from regard.models.interface import AttentionWeights, Memory, Step, StepFunction, Steps
 from regard.models.limits import Limit, smallest
-from regard.models.transformer import HeadsConfig, StackConfig, stack_limit
+from regard.models.transformer import HeadsConfig, StackConfig, cross_weights, self_weights, stack_limit
 from regard.nn.attention import PreparedMemory, QueryPositions, StepPosition
 from regard.nn.copying import COPIES
 from regard.nn.transformer.layers import LayerState
@@ -90,3 +90,8 @@ class TransformerDecoder(WordDecoder):
         result = self.stack(self.words(tokens), None, memory.keys.layers, return_weights, present=tokens != PAD)
         copying = self.copying(result.states, memory)
         return Steps(result.states, result.weights, copying, result.choice, result.cost)
+
+    def attention_weights(self, tokens: Int[Tensor, "1 target"], memory: Memory) -> list[AttentionWeights]:
+        result = self.stack(self.words(tokens), None, memory.keys.layers, True, True)
+        steps = Steps(result.states, copying=self.copying(result.states, memory))
+        return [*cross_weights(result.passed), *self_weights("decoder", result.passed), *self.copy_weights(steps)]

@@ -5,8 +5,8 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.data.tokenizers import PAD, UNKNOWN
-from regard.models.interface import Decoder, Memory, Steps
-from regard.nn.copying import COPIES, Copying, copying_loss, extended_logits
+from regard.models.interface import AttentionWeights, Decoder, Memory, Steps
+from regard.nn.copying import COPIES, Copying, copy_weights, copying_loss, extended_logits
 from regard.nn.cross_entropy import linear_cross_entropy
 from regard.nn.embedding import Embedding
 from regard.nn.linear import Linear
@@ -47,6 +47,13 @@ class WordDecoder(Decoder):
         assert memory.copies is not None, "a decoder that copies is told what"
         found: Copying = self.copy_words(outputs, memory.keys.copying, memory.visible, *memory.copies)
         return found
+
+    def copy_weights(self, steps: Steps) -> list[AttentionWeights]:
+        """Of one row: how probable each step makes it to copy each word of the source, and to generate one."""
+        if steps.copying is None:
+            return []
+        weights = copy_weights(self.output(self.finished(steps.outputs)), steps.copying)
+        return [AttentionWeights("copy", 1, weights)]
 
     def finished(self, outputs: Float[Tensor, "batch target size"]) -> Float[Tensor, "batch target size"]:
         """What the output layer reads."""

@@ -10,7 +10,8 @@ from regard.data.fields import Shape
 from regard.models.attention import PoolingAttentionConfig
 from regard.models.encoders.recurrent import spread_words
 from regard.models.inputs import InputConfig, build_input
-from regard.models.interface import Encoder, Memory
+from regard.models.interface import AttentionWeights, Encoder, Memory
+from regard.models.looking import pooling_weights
 from regard.nn.dropout import Dropout
 from regard.nn.lengths import length_mask
 from regard.nn.pooling import POOLINGS
@@ -43,3 +44,8 @@ class IdentityEncoder(Encoder):
         visible = length_mask(lengths, vectors.shape[1])
         states = self.dropout(vectors).masked_fill(~visible[..., None], 0.0)
         return Memory(states, visible, self.pool(states, visible))
+
+    def attention_weights(self, values: Shaped[Tensor, "1 *values"]) -> list[AttentionWeights]:
+        """Of the pooling."""
+        states, visible, *_ = self(values)
+        return pooling_weights(self.pool, states, visible)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Annotated, Literal
 
 import torch
-from jaxtyping import Float, Int, Shaped
+from jaxtyping import Int, Shaped
 from pydantic import model_validator
 from torch import Tensor, nn
 
@@ -13,7 +13,7 @@ from regard.data.fields import Shape
 from regard.models.connections import ConnectedLayersConfig, places_below
 from regard.models.experts import ExpertsBetween
 from regard.models.inputs import InputConfig, build_input
-from regard.models.interface import Encoder, Memory
+from regard.models.interface import AttentionWeights, Encoder, Memory
 from regard.models.limits import Limit
 from regard.nn.lengths import length_mask
 from regard.nn.linear import Linear
@@ -21,7 +21,7 @@ from regard.nn.recurrent.cells import CELLS, Cell
 from regard.nn.recurrent.connections import CONNECTIONS
 from regard.nn.recurrent.layers import Columns, RecurrentStack, States
 from regard.nn.recurrent.scan import reverse_within
-from regard.nn.recurrent.tape import TapeCell, tape_attention_weights
+from regard.nn.recurrent.tape import TapeCell
 from regard.recipe import Rate, choose, name_of
 
 
@@ -116,18 +116,13 @@ class RecurrentEncoder(Encoder):
         states = (states if self.project is None else self.project(states)).masked_fill(~visible[..., None], 0.0)
         return Memory(states, visible, torch.cat(self.summary(last), dim=-1), cost=cost, last=last)
 
-    def self_attention_weights(self, values: Shaped[Tensor, "batch *values"]) -> Float[Tensor, "batch source source"] | None:
-        """Of the lowest layer: words before a word by the direction that comes from the left, words after it by the other. Of
-        states that attend to one another over the lowest layer where they do: the mean over columns."""
-        cells = [cell for cell in self.stack.lowest if isinstance(cell, TapeCell)]
-        words = self.embed(values.flip(1) if self.reverse else values)
-        looks = [tape_attention_weights(cell, words) for cell in cells[:1]]
-        looks += [tape_attention_weights(cell, words.flip(1)).flip(1, 2) for cell in cells[1:]]
-        between = [] if looks else self.stack.weights_below(words)
-        if not looks and not between:
-            return None
-        both = torch.stack(between).mean(0) if between else torch.stack(looks).sum(0)
-        return both.flip(1, 2) if self.reverse else both
+    def attention_weights(self, values: Shaped[Tensor, "1 *values"]) -> list[AttentionWeights]:
+        """Of cells that attend to their past, a head for each direction; of layers that attend to the states below them."""
+        found = self.stack.attention_weights(self.embed(values.flip(1) if self.reverse else values))
+        return [
+            AttentionWeights("encoder_recurrence", layer, weights.flip(1, 2) if self.reverse else weights)
+            for layer, weights in found
+        ]
 
     def summary(self, last: Sequence[States]) -> list[Tensor]:
         cells = [cell for layer in self.stack.layers for cell in layer.cells]  # type: ignore[union-attr]

@@ -2,15 +2,14 @@
 
 from typing import Literal
 
-import torch
-from jaxtyping import Float, Int, Shaped
+from jaxtyping import Int, Shaped
 from torch import Tensor
 
 from regard.data.fields import Shape
 from regard.models.inputs import InputConfig, build_input
-from regard.models.interface import Encoder, Memory
+from regard.models.interface import AttentionWeights, Encoder, Memory
 from regard.models.limits import Limit
-from regard.models.transformer import StackConfig, stack_limit
+from regard.models.transformer import StackConfig, self_weights, stack_limit
 from regard.nn.embedding import Embedding
 from regard.nn.lengths import length_mask
 
@@ -39,7 +38,5 @@ class TransformerEncoder(Encoder):
         result = self.stack(words, visible)
         return Memory(result.states, visible, cost=result.cost)
 
-    def self_attention_weights(self, values: Shaped[Tensor, "batch *values"]) -> Float[Tensor, "batch source source"] | None:
-        """The mean of all heads of all layers."""
-        passed = self.stack(self.embed(values), None, return_self_weights=True).passed
-        return torch.stack([one.self_attention.weights.mean(dim=1) for one in passed]).mean(dim=0)
+    def attention_weights(self, values: Shaped[Tensor, "1 *values"]) -> list[AttentionWeights]:
+        return self_weights("encoder", self.stack(self.embed(values), None, return_self_weights=True).passed)

@@ -134,10 +134,10 @@ class SelfAttending(Connection):
         read = self.turn(outputs, lengths)
         return beside(outputs, self.turn(self.attention(read, visible).context, lengths))
 
-    def weights(self, outputs: Outputs) -> Float[Tensor, "batch time time"]:
-        """α of whole rows, the mean of all heads."""
-        found: Tensor = self.attention(self.turn(outputs, None), None, return_weights=True).weights.mean(dim=1)
-        return found.flip(1, 2) if self.turned else found
+    def weights(self, outputs: Outputs) -> Float[Tensor, "batch heads time time"]:
+        """α of whole rows."""
+        found: Tensor = self.attention(self.turn(outputs, None), None, return_weights=True).weights
+        return found.flip(2, 3) if self.turned else found
 
     def turn(self, states: Outputs, lengths: Int[Tensor, "batch"] | None) -> Outputs:
         """From the end where the layer reads so."""

@@ -15,9 +15,11 @@ from regard.nn.linear import Projection
 from regard.nn.recurrent.cell import RECURRENT, Cell, CellList, CellState
 from regard.nn.recurrent.connections import Attend, Connection, Outputs, connection_over
 from regard.nn.recurrent.scan import reverse_within, scan
+from regard.nn.recurrent.tape import TapeCell, tape_attention_weights
 from regard.nn.transformer.experts import Between
 
 States = Sequence[CellState]  # one a direction
+LayerWeights = Float[Tensor, "heads time time"]  # of one row
 
 
 def recurrent_mask(cell: Cell, like: Float[Tensor, "batch *rest"], rate: float, training: bool) -> Tensor | None:
@@ -77,6 +79,15 @@ class RecurrentLayer(nn.Module):
             last.append(end)
         return torch.cat(outputs, dim=-1) if len(outputs) > 1 else outputs[0], last
 
+    def tape_weights(self, inputs: Float[Tensor, "1 time input"]) -> LayerWeights:
+        """Where cells that attend to their past looked, a head for each direction."""
+        found = [
+            tape_attention_weights(cell, inputs.flip(1)).flip(1, 2) if turned else tape_attention_weights(cell, inputs)
+            for cell, turned in zip(self.cells, self.from_the_right, strict=True)
+            if isinstance(cell, TapeCell)
+        ]
+        return torch.cat(found)
+
 
 class RecurrentOutput(NamedTuple):
     """What the top gives at every step, the states of each layer and direction at each row's end, and what experts cost."""
@@ -114,10 +125,6 @@ class RecurrentStack(nn.Module):
             self.connections.append(over)
             self.output_size = over.size
 
-    @property
-    def lowest(self) -> list[Cell]:
-        return list(self.layers[0].cells)  # type: ignore[arg-type]
-
     def forward(
         self,
         inputs: Float[Tensor, "batch time input"],
@@ -152,15 +159,18 @@ class RecurrentStack(nn.Module):
             cost = self.between.experts.cost(use)
         return self.dropout(inputs), cost
 
-    def weights_below(self, inputs: Float[Tensor, "batch time input"]) -> list[Float[Tensor, "batch time time"]]:
-        """Where states looked over the lowest layer whose states attend to one another, of whole rows; none where none do."""
+    def attention_weights(self, inputs: Float[Tensor, "1 time input"]) -> list[tuple[int, LayerWeights]]:
+        """Of one whole row, layer by layer (from 1): where cells looked in their past, and connections in the states below."""
+        found = list[tuple[int, LayerWeights]]()
         for depth, (layer, connection) in enumerate(zip(self.layers, self.connections, strict=True)):
             inputs, _ = self.enter(depth, inputs, None)
+            if isinstance(layer.cells[0], TapeCell):  # type: ignore[index]
+                found.append((depth + 1, layer.tape_weights(inputs)))  # type: ignore[operator]
             outputs, _ = layer(inputs)
             if connection.attends:
-                return [connection.weights(outputs)]  # type: ignore[operator]
+                found.append((depth + 1, connection.weights(outputs)[0]))  # type: ignore[operator]
             inputs = connection(inputs, outputs, connection.share(layer.cells, inputs))  # type: ignore[operator]
-        return []
+        return found
 
 
 class Columns(nn.Module):
@@ -176,15 +186,13 @@ class Columns(nn.Module):
         return [layer for column in self.columns for layer in column.layers]  # type: ignore[union-attr]
 
     @property
-    def lowest(self) -> list[Cell]:
-        return [cell for column in self.columns for cell in column.lowest]  # type: ignore[union-attr]
-
-    @property
     def dropout(self) -> nn.Module:
         return self.columns[0].dropout  # type: ignore[return-value]
 
-    def weights_below(self, inputs: Float[Tensor, "batch time input"]) -> list[Float[Tensor, "batch time time"]]:
-        return [weights for column in self.columns for weights in column.weights_below(inputs)]  # type: ignore[operator]
+    def attention_weights(self, inputs: Float[Tensor, "1 time input"]) -> list[tuple[int, LayerWeights]]:
+        """The columns' heads side by side."""
+        each = zip(*(column.attention_weights(inputs) for column in self.columns), strict=True)  # type: ignore[operator]
+        return [(alike[0][0], torch.cat([weights for _, weights in alike])) for alike in each]
 
     def run_layers(
         self, inputs: Float[Tensor, "batch time input"], lengths: Int[Tensor, "batch"] | None = None

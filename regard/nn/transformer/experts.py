@@ -145,6 +145,11 @@ class Experts(nn.Module):
         experts = scores.topk(self.chosen, dim=1).indices
         return Routing(experts, seen[:, None].expand_as(experts))
 
+    def shares(self, scored: Scored) -> Float[Tensor, "rows number"]:
+        """G(x) in evaluation mode, where no expert is full: 0 for those that a row does not use."""
+        routing = self.want(scored.noisy, scored.noisy.new_ones(len(scored.noisy), dtype=torch.bool))
+        return torch.zeros_like(scored.noisy).scatter(1, routing.experts, share(scored.noisy, routing))
+
     def most(self, rows: int) -> int:
         """Rows that an expert may have to serve."""
         limited = self.training and self.capacity is not None
