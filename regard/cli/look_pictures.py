@@ -18,7 +18,7 @@ def look_at_pictures(
     picture: Path | None,
 ) -> None:  # fmt: skip
     """Files by their kind, and one whose name says which it is."""
-    from regard.insight.panels import PANEL_FORMATS
+    from regard.insight.panels import PANEL_FORMATS, PictureLook
 
     if past:
         raise UserError("--past is about texts, which an encoder reads word by word; an image is read at once")
@@ -32,6 +32,7 @@ def look_at_pictures(
         if index in problems:
             continue
         look = trained.look(name, target)
+        assert isinstance(look, PictureLook)
         typer.echo(repr(look))
         drawn = [*files.items(), *([(picture.suffix[1:], picture)] if picture is not None else [])]
         for kind, path in drawn:
