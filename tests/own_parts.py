@@ -41,6 +41,7 @@ TABLES = {
     "NORMALISATIONS": "regard.decoding.ranking",
     "RULES": "regard.decoding.rules",
     "EXPORTS": "regard.exchange",
+    "IMPORTS": "regard.exchange",
     "FORMATS": "regard.insight.figure",
     "TASKS": "regard.lab.tasks",
     "SPACE": "regard.tuning.space",

@@ -283,6 +283,16 @@ def test_a_format_of_one_s_own_is_exported_to(tmp_path):
     assert (tmp_path / "out" / "HOW.md").read_text() == (tmp_path / "mine.py").read_text()
 
 
+def test_a_kind_of_one_s_own_is_imported(tmp_path):
+    (tmp_path / "theirs").mkdir()
+    (tmp_path / "theirs" / "config.json").write_text('{"model_type": "mine"}')
+    assert "unknown model_type" in refused("import", tmp_path / "theirs", "--output", tmp_path / "out")
+    bring(tmp_path, "IMPORTS", "{table}['mine'] = lambda directory: {table}['marian'](directory / 'inside')\n")
+    assert f"{tmp_path / 'theirs' / 'inside'}/config.json" in refused(
+        "import", tmp_path / "theirs", "--output", tmp_path / "out"
+    )
+
+
 ENTRY = """
 from regard.tuning.space import Entry
 

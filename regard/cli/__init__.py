@@ -15,6 +15,7 @@ from regard.cli import (
     evaluate,
     export,
     generate,
+    import_,
     lab,
     look,
     plan,
@@ -44,6 +45,7 @@ for verb in (
     verify.verify, export.export, recipes.recipes, corpora.corpora, data.data,
 ):  # fmt: skip
     app.command(cls=Command)(with_imports(verb))
+app.command("import", cls=Command)(with_imports(import_.import_))
 app.command("continue", cls=Command)(with_imports(continue_.continue_))
 app.add_typer(lab.lab)
 

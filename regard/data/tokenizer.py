@@ -158,6 +158,11 @@ class Tokenizer(ABC):
         """The same for two tokenizers exactly when they are the same."""
         return hashlib.sha256(self.description.encode() + (self.model() or b"")).hexdigest()
 
+    @property
+    def words_digest(self) -> str:
+        """The same for two tokenizers whose tokens stand for the same, however they cut a text into them."""
+        return self.digest
+
     def save(self, path: Path) -> None:
         path.mkdir(parents=True, exist_ok=True)
         (path / "tokenizer.json").write_text(self.description, encoding="utf-8")

@@ -58,14 +58,11 @@ class TokenizerFile(Tokenizer):
 
     @classmethod
     def restore(cls, facts: dict[str, Any], directory: Path) -> "TokenizerFile":
-        path = directory / cls.model_name
-        content = read_plain(path, LARGEST)
-        if hashlib.sha256(content).hexdigest() != facts["model"]:
-            raise DamagedError(f"{path}: not the one that tokenizer.json was written with")
+        content = content_of(cls, facts, directory)
         try:
             return cls(content, bool(facts["lowercase"]))
         except (RuntimeError, ValueError) as error:
-            raise DamagedError(f"{path}: {cls.library} cannot read it: {error!s:.200}") from None
+            raise DamagedError(f"{directory / cls.model_name}: {cls.library} cannot read it: {error!s:.200}") from None
 
     def facts(self) -> dict[str, Any]:
         return {"model": hashlib.sha256(self.content).hexdigest()}
@@ -88,6 +85,14 @@ class TokenizerFile(Tokenizer):
         """A library may join what spellings separate: no token belongs to a word past the last."""
         last = max(len(self.decode(ids, extra).split()) - 1, 0)
         return [min(place, last) for place in super().words(ids, extra)]
+
+
+def content_of(kind: type[TokenizerFile], facts: dict[str, Any], directory: Path) -> bytes:
+    """Of the file that was saved beside `tokenizer.json`."""
+    content = read_plain(path := directory / kind.model_name, LARGEST)
+    if hashlib.sha256(content).hexdigest() != facts["model"]:
+        raise DamagedError(f"{path}: not the one that tokenizer.json was written with")
+    return content
 
 
 class SentencePieceFile(TokenizerFile):

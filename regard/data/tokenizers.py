@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from regard.data.marian_tokenizer import MarianTokenizer
 from regard.data.subwords import (
     BytePairNFKCTokenizer,
     BytePairTokenizer,
@@ -254,7 +255,8 @@ def load_tokenizer(path: Path) -> Tokenizer:
     try:
         if facts["format"] != FORMAT:
             raise ValueError(f"format {facts['format']!r:.40} is not {FORMAT}")
-        kinds = {**TOKENIZERS, **{kind.kind: kind for kind in TOKENIZER_FILES.values()}}
+        others: list[type[Tokenizer]] = [*TOKENIZER_FILES.values(), MarianTokenizer]
+        kinds = {**TOKENIZERS, **{kind.kind: kind for kind in others}}
         tokenizer = choose(kinds, facts["kind"], "tokenizer").restore(facts, path)
         tokenizer.longest = parse(Section, {"longest": facts.get("longest")}).longest
         if json.loads(tokenizer.description) != facts:

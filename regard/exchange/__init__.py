@@ -8,8 +8,10 @@ from typing import Any, NamedTuple
 
 from regard.data.fields import Text
 from regard.data.sealed import sealed
+from regard.data.untrusted import read_json
 from regard.errors import UserError
-from regard.exchange import ctranslate2
+from regard.exchange import ctranslate2, marian
+from regard.exchange.imported import Imported
 from regard.models import Generator
 from regard.models.directory import Bundle, load_model
 from regard.tables import choose
@@ -63,3 +65,15 @@ def alone(to: str) -> dict[str, Path]:
 EXPORTS: dict[str, Export] = {
     "ctranslate2": Export(ctranslate2.write, alone("ctranslate2"), ctranslate2.QUANTIZATIONS),
 }
+
+
+# By the `model_type` of a directory's config.json
+IMPORTS: dict[str, Callable[[Path], Imported]] = {"marian": marian.read}
+
+
+def import_model(directory: Path, output: Path) -> None:
+    """Another program's model as a model directory of ours."""
+    if not directory.is_dir():
+        raise UserError(f"{directory}: not a directory")
+    kind = read_json(directory / "config.json", marian.LARGEST_CONFIG).get("model_type")
+    choose(IMPORTS, str(kind), "model_type of config.json to import")(directory).save(output, directory.name, str(kind))

@@ -24,7 +24,7 @@ from regard.recipe import Decoding
 PLACES = 4096  # that positions without a limit are written for
 QUANTIZATIONS = ("int8", "int8_float32", "int8_float16", "int8_bfloat16", "int16", "float16", "bfloat16", "float32")
 # by our feed-forward network: its activation, and whether it is gated
-ACTIVATIONS = {"relu": ("RELU", False), "gelu": ("GELU", False), "swiglu": ("SWISH", True)}
+ACTIVATIONS = {"relu": ("RELU", False), "gelu": ("GELU", False), "swish": ("SWISH", False), "swiglu": ("SWISH", True)}
 PLAIN: Mapping[str, Any] = {"score": "projected", "scope": "global", "selection": "soft", "temperature": 1.0, "coverage": False}
 Refusal = tuple[str, Any, str]  # a key, what the model has there, what CTranslate2 has
 

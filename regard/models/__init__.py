@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from regard.data.fields import Field, Shape
+from regard.data.fields import Field, Shape, Text
 from regard.errors import UserError
 from regard.models.decoder_alone import DecoderAlone
 from regard.models.generator import Generator
@@ -44,9 +44,13 @@ def build(config: ModelConfig, *shapes: Shape | int) -> Model:
     return model(config, *given)
 
 
+def words_digest(field: Field) -> str:
+    return field.tokenizer.words_digest if isinstance(field, Text) else field.digest
+
+
 def refuse_two_vocabularies(config: ModelConfig, fields: Mapping[str, Field]) -> None:
     """One table of words for both sides means that a token is the same word on both."""
-    if config.shares_words and len({field.digest for field in fields.values()}) > 1:
+    if config.shares_words and len({words_digest(field) for field in fields.values()}) > 1:
         raise UserError(
             "the model has one table of words for both sides (model.share_embeddings, or a decoder alone), and they have two "
             "tokenizers: set data.tokenizer.shared=true"

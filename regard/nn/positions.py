@@ -91,6 +91,14 @@ class Sinusoid(Positions):
         return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(-2)[..., : self.size].float()
 
 
+class SinusoidHalves(Sinusoid):
+    """The same, all sines before all cosines: as Marian lays them (Junczys-Dowmunt et al. 2018)."""
+
+    def encode(self, places: Places) -> Float[Tensor, "#batch time width"]:
+        angles = places[..., None] * frequencies(self.size, places.device)
+        return torch.cat([angles.sin(), angles[..., : self.size // 2].cos()], dim=-1).float()
+
+
 class Learned(Positions):
     """A vector for each place, up to `longest`  (Gehring et al. 2017)."""
 
@@ -215,6 +223,7 @@ def bucket(steps: Int[Tensor, "*any"], count: int, distance: int, both: bool) ->
 
 POSITIONS: dict[str, type[Positions]] = {
     "sinusoid": Sinusoid,
+    "sinusoid_halves": SinusoidHalves,
     "learned": Learned,
     "index": Index,
     "shaw": Shaw,

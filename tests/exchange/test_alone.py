@@ -10,6 +10,7 @@ from exchanged import bundle, save, sources
 from test_data_lossless import CLEAN, LINES
 from tiny_transformer import section
 
+from regard.data.marian_tokenizer import MarianTokenizer
 from regard.data.tokenizer_files import TOKENIZER_FILES
 from regard.data.tokenizers import END, PAD, START, TOKENIZERS, UNKNOWN, fitter_of, load_tokenizer, train_tokenizer
 from regard.decoding.generator import TrainedGenerator
@@ -28,10 +29,10 @@ def alone():
     return module
 
 
-def agree(alone, tokenizer, folder):
+def agree(alone, tokenizer, folder, lines=STRANGE):
     tokenizer.save(folder)
     theirs, ours = alone.Tokenizer(folder), load_tokenizer(folder)
-    for line in STRANGE:
+    for line in lines:
         ids = ours.encode([line])[0]
         assert theirs.encode(line) == ids, line
         for written in (ids, [START, *ids, END, PAD], [*ids, UNKNOWN]):
@@ -51,8 +52,15 @@ def test_a_file_of_sentencepiece_too(alone, tmp_path):
     agree(alone, fitter_of(Section(file=tmp_path / "theirs.model")).finish(), tmp_path / "one")
 
 
+def test_those_of_marian_too(alone, tmp_path):
+    import opus
+
+    pieces = [piece for piece in opus.write_tokenizers(tmp_path) if piece not in ("</s>", "<unk>", "<pad>")]
+    agree(alone, MarianTokenizer((tmp_path / "source.spm").read_bytes(), pieces), tmp_path / "one", [">>deu<< old x", *STRANGE])
+
+
 def test_no_kind_is_forgotten(alone):
-    assert alone.KINDS.keys() == {*TOKENIZERS, *(kind.kind for kind in TOKENIZER_FILES.values())}
+    assert alone.KINDS.keys() == {*TOKENIZERS, MarianTokenizer.kind, *(kind.kind for kind in TOKENIZER_FILES.values())}
 
 
 @pytest.mark.parametrize("to", EXPORTS)

@@ -24,6 +24,7 @@ MORE = {
     "one-norm-a-side": {**section(), "decoder": section(norm="rms", norm_place="pre")["decoder"]},
     "shared": {**section(), "share_embeddings": True},
     "output-bias": section({"output_bias": True, "tied": False, "cross_attention": BIASED}),
+    "as-marian": section(positions="sinusoid_halves", feedforward="swish"),
     "other-depth": {**section(), "decoder": {**section(layers=3, inner=10)["decoder"]}},
 }
 CASES = {**{name: kind for name, kind in KINDS.items() if name.startswith("transformer-")}, **MORE}

@@ -17,6 +17,7 @@ SIZE, INNER = 8, 12
 ACTIVATIONS = {
     "relu": lambda hidden: hidden.clamp(min=0),
     "gelu": lambda hidden: hidden * (1 + torch.erf(hidden / 2**0.5)) / 2,
+    "swish": lambda hidden: hidden * torch.sigmoid(hidden),
     "swiglu": lambda hidden: hidden[..., :INNER] * torch.sigmoid(hidden[..., :INNER]) * hidden[..., INNER:],
 }
 

@@ -24,7 +24,7 @@ class Gated(nn.Module):
         return both[..., :INNER] * torch.sigmoid(both[..., :INNER]) * both[..., INNER:]
 
 
-ACTIVATIONS = {"relu": nn.ReLU(), "gelu": nn.GELU(), "swiglu": Gated()}
+ACTIVATIONS = {"relu": nn.ReLU(), "gelu": nn.GELU(), "swish": nn.SiLU(), "swiglu": Gated()}
 
 
 def test_every_network_has_an_oracle():

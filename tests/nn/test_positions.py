@@ -34,6 +34,7 @@ def sinusoid(places, size):
 
 ABSOLUTE = {
     "sinusoid": lambda positions: sinusoid(range(TIME), SIZE),
+    "sinusoid_halves": lambda positions: sinusoid(range(TIME), SIZE)[:, [*range(0, SIZE, 2), *range(1, SIZE, 2)]],
     "learned": lambda positions: positions.vectors.detach().numpy(),
     "index": lambda positions: np.arange(TIME)[:, None] / 100,
 }

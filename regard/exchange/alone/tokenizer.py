@@ -62,6 +62,22 @@ def sentencepiece_file(tokenizer):
     return lambda text: [ours.get(one, UNKNOWN) for one in of.encode(text)], lambda ids: of.decode([back[one] for one in ids])
 
 
+def marian(tokenizer):
+    """SentencePiece cuts, and a vocabulary beside it numbers the pieces."""
+    import sentencepiece
+
+    of = sentencepiece.SentencePieceProcessor(model_file=str(tokenizer.folder / "pieces.model"))
+    pieces = ["", "<unk>", "", "", *tokenizer.facts["vocabulary"]]
+    number = {piece: token for token, piece in enumerate(pieces) if token >= 4}
+
+    def tokenize(text):
+        code = re.match(">>.*?<<", text, re.DOTALL)
+        rest = of.encode(text[code.end() :] if code else text, out_type=str)
+        return [number.get(piece, UNKNOWN) for piece in ([code[0], *rest] if code else rest)]
+
+    return tokenize, lambda ids: of.decode_pieces([pieces[one] for one in ids]).replace("▁", " ").strip()
+
+
 def words(tokenizer):
     symbols = tokenizer.facts["symbols"]
     number = {symbol: token for token, symbol in enumerate(symbols, start=4)}
@@ -106,6 +122,7 @@ def by_regard(tokenizer):
 
 KINDS = {
     **dict.fromkeys(("unigram", "bpe", "unigram_nfkc", "bpe_nfkc"), pieces),
-    "sentencepiece": sentencepiece_file, "word": words, "character": characters, "byte": utf8,
+    "sentencepiece": sentencepiece_file,
+    "marian": marian, "word": words, "character": characters, "byte": utf8,
     "code": by_regard, "huggingface": by_regard,
 }  # fmt: skip

@@ -60,7 +60,7 @@ class FeedForward(nn.Module):
     def forward(self, states: States, visible: Bool[Tensor, "*rows"] | None = None) -> SublayerOutput:
         """`visible` says which rows are no padding."""
         rate = self.dropout.p if self.training else 0.0
-        if kernels.applies(states):
+        if self.kind in kernels.KINDS and kernels.applies(states):
             if self.kind == "relu" and not rate and states.is_cuda:
                 inner = kernels.relu_product(states, self.up.weight, self.up.bias)
             else:
@@ -81,6 +81,15 @@ class GELU(FeedForward):
         return functional.gelu(states)
 
 
+class Swish(FeedForward):
+    """W₂ swish(W₁ x + b₁) + b₂ with swish(x) = x σ(x)  (Ramachandran et al. 2017)."""
+
+    kind = "swish"
+
+    def activate(self, states: Float[Tensor, "*rows inner"]) -> Float[Tensor, "*rows inner"]:
+        return functional.silu(states)
+
+
 class SwiGLU(FeedForward):
     """W₂ (swish(W₁ x + b₁) * (W₃ x + b₃)) + b₂  (Shazeer 2020)."""
 
@@ -95,4 +104,4 @@ class SwiGLU(FeedForward):
         return functional.silu(opened) * gate
 
 
-FEEDFORWARDS: dict[str, type[FeedForward]] = {"relu": FeedForward, "gelu": GELU, "swiglu": SwiGLU}
+FEEDFORWARDS: dict[str, type[FeedForward]] = {"relu": FeedForward, "gelu": GELU, "swish": Swish, "swiglu": SwiGLU}
