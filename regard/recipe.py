@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
 import yaml
-from pydantic import Field, ValidationError, model_validator
+from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
 from regard.bounds import Amount, File, Seed, Size, Tokens, Width
 from regard.bounds import Count as Count
@@ -120,7 +120,23 @@ class Training(Section):
     deterministic: bool = False  # on a GPU: only kernels whose result is the same at every run (a CPU's are anyway)
 
 
-class Decoding(Section):
+def as_list(value: Any) -> Any:
+    return [value] if isinstance(value, str) else value
+
+
+Phrases = Annotated[tuple[Annotated[str, Field(min_length=1, max_length=10_000)], ...], BeforeValidator(as_list)]
+
+
+class Constraints(Section):
+    """What the text of an output must be like; every input may have its own."""
+
+    prefix: str | None = None  # the text that it begins with
+    must: Phrases | None = None  # words and phrases that it has somewhere
+    ban: Phrases | None = None  # words and phrases that it has not
+    pattern: str | None = None  # a regular expression that all of it matches
+
+
+class Decoding(Constraints):
     """How outputs are searched for."""
 
     beam: Width = 5
@@ -134,6 +150,7 @@ class Decoding(Section):
     min_length: Size | None = None  # tokens that an output has at least, without its end mark
     min_ratio: Annotated[float, Field(gt=0, le=1000)] | None = None  # the same, for each token of the source
     no_repeat_ngram: Size | None = None  # so many tokens in a row do not come twice
+    only_words: File | None = None  # a file of all the words that outputs may have
     repetition_penalty: Annotated[float, Field(gt=0, le=1000)] | None = None  # θ log p for words that were written already
 
     @model_validator(mode="after")

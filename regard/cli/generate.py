@@ -93,7 +93,7 @@ def generate(
     with alignments.open("w", encoding="utf-8") if alignments is not None else nullcontext() as links:
         for lines in given_lines:
             given_rows = asked(lines) if jsonl else Asked(lines)
-            found = trained.answer(given_rows.texts, settings, sampling)
+            found = trained.answer(given_rows.texts, settings, sampling, constraints=given_rows.constraints or None)
             problems = dict(sorted({**found.problems, **given_rows.problems}.items()))
             failures.name_each(problems, "<stdin>:", "its output is empty", number + 1)
             failed = failed or bool(problems)
@@ -115,11 +115,13 @@ def generate(
 
 
 def changed(changes: Sequence[str]) -> dict[str, Any]:
-    """`key=value` or `decoding.key=value`, as a recipe has it."""
-    from regard.recipe import override
+    """`key=value` or `decoding.key=value`, as a recipe has it; but texts stand for themselves, whatever YAML makes of them."""
+    from regard.recipe import Constraints, override
 
-    values = override({}, changes)
-    return {**values.pop("decoding", {}), **values}
+    pairs = [change.removeprefix("decoding.").partition("=") for change in changes]
+    lists = {key for key in ("must", "ban") for name, _, value in pairs if name == key and value.startswith("[")}
+    texts = {key: value for key, _, value in pairs if key in Constraints.model_fields.keys() - lists}
+    return override({}, [f"{key}{sign}{value}" for key, sign, value in pairs if key not in texts]) | texts
 
 
 def given(**options: Any) -> dict[str, Any]:

@@ -14,6 +14,13 @@ class Asked(NamedTuple):
     rows: Sequence[dict[str, Any]] = ()
     problems: Mapping[int, str] = {}
 
+    @property
+    def constraints(self) -> list[dict[str, Any]]:
+        """What each object asks of its output: `prefix`, `must` and their kin."""
+        from regard.recipe import Constraints
+
+        return [{key: row[key] for key in Constraints.model_fields if key in row} for row in self.rows]
+
 
 def asked(lines: Sequence[str]) -> Asked:
     """A JSON string is short for {"source": it}."""

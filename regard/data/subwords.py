@@ -100,6 +100,14 @@ class SentencePieceTokenizer(Tokenizer):
             return spelled.replace(self.blank, " ").strip(" ")
         return TO_RESTORE.sub(lambda found: SIGNS[found[0]], super().plain(spelled))
 
+    def added(self, spelling: bytes, bare: bool) -> bytes:
+        added = super().added(spelling, bare)
+        if ESCAPE.encode() not in added:
+            return added
+        return TO_RESTORE.sub(lambda found: SIGNS[found[0]], added.decode(errors="surrogateescape")).encode(
+            errors="surrogateescape"
+        )
+
     def tokenize(self, lines: Sequence[str]) -> list[list[int]]:
         ids: list[list[int]] = self.process(lines, int)
         return ids

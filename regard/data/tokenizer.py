@@ -111,6 +111,15 @@ class Tokenizer(ABC):
         text = spelled.replace(self.blank, " ")
         return text.removeprefix(" ") if self.spaced else text
 
+    def added(self, spelling: bytes, bare: bool) -> bytes:
+        """What a token spelled so adds to a text, in UTF-8; `bare`: where its blank is not written, as where a text begins."""
+        added = spelling.replace(self.blank.encode(), b" ")
+        return added.removeprefix(b" ") if bare and self.spaced else added
+
+    def bare_after(self, token: int, spelling: bytes, bare: bool) -> bool:
+        """Whether what follows this token is bare."""
+        return bare and token in HIDDEN
+
     def pieces(self, ids: Ids, extra: Sequence[bytes] = ()) -> list[str]:
         """Every token for the eye."""
         both = zip(ids, self.spelled(ids, extra), strict=True)

@@ -69,6 +69,13 @@ class SymbolTokenizer(Tokenizer):
     def facts(self) -> dict[str, Any]:
         return {"symbols": self.symbols}
 
+    def added(self, spelling: bytes, bare: bool) -> bytes:
+        return super().added(spelling, bare and bool(spelling.decode(errors="replace").strip()))
+
+    def bare_after(self, token: int, spelling: bytes, bare: bool) -> bool:
+        """At the start, after white space and where nothing is written in place of a space."""
+        return bare if token in HIDDEN else not spelling.decode(errors="replace").strip()
+
     def tokenize(self, lines: Sequence[str]) -> list[list[int]]:
         find = self.ids.get
         return [[find(symbol, UNKNOWN) for symbol in self.known(line)] for line in lines]

@@ -94,7 +94,7 @@ def beam_search(
         if coverage is not None and seen is not None:
             seen = coverage.add(seen, found.weights)
             covered = coverage.score(seen).view(batch, width)
-        beam, ended = extend(beam, require_numbers(log_probs).view(batch, width, -1), end)
+        beam, ended = extend(beam, require_numbers(log_probs).view(batch, width, -1), end, found.banks)
         if trace is not None:
             made = [torch.cat(sides, dim=1) for sides in zip(ended.origin, beam.origin, strict=True)]
             trace.add(log_probs.view(batch, width, -1), found.weights, *made)
@@ -125,19 +125,44 @@ def leaders(
     return tokens[rows, index], torch.cat([pool.totals, beam.totals], dim=1)[rows, index]
 
 
-def extend(beam: Beam, log_probs: Float[Tensor, "batch width vocabulary"], end: int) -> tuple[Beam, Beam]:
+def extend(
+    beam: Beam,
+    log_probs: Float[Tensor, "batch width vocabulary"],
+    end: int,
+    banks: Int[Tensor, "rows vocabulary"] | None = None,
+) -> tuple[Beam, Beam]:
     """One word more: the new open hypotheses, and those that ended among the best `width`."""
     width, vocabulary = log_probs.shape[1:]
     candidates = (beam.totals[..., None] + log_probs).flatten(1)
-    totals, chosen = candidates.topk(min(2 * width, candidates.shape[1]))  # at most `width` of them end
+    count = min(2 * width, candidates.shape[1])  # at most `width` of them end
+    totals, chosen = candidates.topk(count) if banks is None else allocate(candidates, banks.view_as(candidates), count)
     parents, words = chosen // vocabulary, chosen % vocabulary
     ends = words == end
     history = beam.tokens.gather(1, parents[..., None].expand(-1, -1, beam.tokens.shape[-1]))
     tokens = torch.cat([history, words[..., None]], dim=-1)
     ended = Beam(tokens[:, :width], totals[:, :width].masked_fill(~ends[:, :width], IMPOSSIBLE), parents[:, :width])
-    best, index = totals.masked_fill(ends, IMPOSSIBLE).topk(width)
+    going = totals.masked_fill(ends, IMPOSSIBLE)
+    best, index = going.topk(width) if banks is None else first(going, width)
     kept = tokens.gather(1, index[..., None].expand(-1, -1, tokens.shape[-1]))
     return Beam(kept, best, parents.gather(1, index)), ended
+
+
+def first(totals: Float[Tensor, "batch count"], width: int) -> tuple[Float[Tensor, "batch width"], Int[Tensor, "batch width"]]:
+    """The first of them that are possible, and their places."""
+    index = (totals == IMPOSSIBLE).long().argsort(dim=1, stable=True)[:, :width]
+    return totals.gather(1, index), index
+
+
+def allocate(
+    candidates: Float[Tensor, "batch all"], banks: Int[Tensor, "batch all"], count: int
+) -> tuple[Float[Tensor, "batch count"], Int[Tensor, "batch count"]]:
+    """Dynamic beam allocation (Post & Vilar 2018, section 3): the best of each bank, then the second of each, and so on. The
+    bank that fulfils most comes first, and what is not used of one is for the others."""
+    levels = reversed(range(int(banks.max()) + 1))
+    best = [candidates.masked_fill(banks != level, IMPOSSIBLE).topk(count) for level in levels]
+    totals, chosen = (torch.stack(side, dim=2).flatten(1) for side in zip(*best, strict=True))
+    totals, index = first(totals, count)
+    return totals, chosen.gather(1, index)
 
 
 def read(pool: Pool, end: int, trace: Trace | None) -> list[list[Found]]:

@@ -20,7 +20,7 @@ from regard.decoding.long_text import log_probs
 from regard.decoding.looking import NOTHING, labels_of, sides_of
 from regard.decoding.looking import Sides as LookSides
 from regard.decoding.reading import Sides
-from regard.decoding.rules import Request, requested, ruled
+from regard.decoding.rules import Request, inputs_of, requested, ruled, unmet
 from regard.decoding.sampling import Sampling, chances_of, sample
 from regard.decoding.streaming import OnStep, PartialOutput, Tell, watcher
 from regard.decoding.trained import Answers, batches, check_look
@@ -62,7 +62,7 @@ class TrainedLanguageModel(TeacherForced):
         there are `max_length` tokens; `on_step` is told of every word."""
         texts, alone = texts_of(prompts, "continue_", "prompts")
         tokens, settings = [self.prompt(text) for text in texts], self.settings(**changes)
-        problems = self.problems([[]] * len(tokens), tokens)
+        problems = self.problems([[]] * len(tokens), tokens) | self.refused(settings, len(texts))
         results: list[Any] = [None] * len(texts)
         drawing = None if search else sampling or Sampling()
         for row, words in enumerate(tokens):
@@ -70,8 +70,16 @@ class TrainedLanguageModel(TeacherForced):
                 tell = None if on_step is None else self.tell(on_step, row, words)
                 found = self.written(words, count, settings, drawing, tell)
                 results[row] = [self.read(one, words, settings) for one in found[:count]]
+                problems |= {} if found else {row: unmet(settings)}
         found = Answers(results, problems).all("prompts")
         return found[0] if alone else found
+
+    def refused(self, settings: Decoding, count: int) -> dict[int, str]:
+        """What is wrong with the constraints of its settings."""
+        asked, problems = inputs_of([], settings, [Copied([], [])] * count, self.target)
+        if self.lines_go_on and (asked or settings.only_words):
+            raise UserError("this model goes on from line to line, and constraints (prefix, must, ban ...) are for one line")
+        return problems
 
     @property
     def lines_go_on(self) -> bool:

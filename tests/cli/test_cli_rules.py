@@ -13,6 +13,11 @@ def test_settings_are_written_as_in_a_recipe(trained):
     assert len(regard("generate", trained, "decoding.min_length=5", "beam=3", stdin=LINE).lines[0].split()) >= 5
     twice = regard("generate", trained, "no_repeat_ngram=1", stdin=b"amicus amicus amicus\n").lines[0].split()
     assert len(set(twice)) == len(twice)
+    assert regard("generate", trained, "pattern=[A-Z]{3}: no", "max_length=20", stdin=LINE).lines == [""]
+    assert regard("generate", trained, "prefix=[A]: b", "min_length=3", stdin=LINE).lines == [""]
+    assert regard("generate", trained, "pattern=CANIS( DOMUS)?", stdin=LINE).lines[0] in ("CANIS", "CANIS DOMUS")
+    assert "CANIS" not in regard("generate", trained, "ban=CANIS", stdin=LINE).out
+    assert "EQUUS" in regard("generate", trained, "must=[EQUUS]", "decoding.ban=CANIS", stdin=LINE).out
     drawn = regard("generate", trained, "--sample", "temperature=3.0", "seed=5", stdin=LINE)
     assert drawn == regard("generate", trained, "--sample", "--temperature", "3.0", "--seed", "5", stdin=LINE)
 

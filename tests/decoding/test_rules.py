@@ -1,6 +1,7 @@
 """Rules wrap a step: every search obeys them without knowing them, and a new one is a class and a line of RULES."""
 
 import itertools
+import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -10,7 +11,7 @@ from tiny import END, FEW, START, batch, tiny
 
 from regard.data.batching import reading
 from regard.data.fields import texts
-from regard.data.tokenizers import train_tokenizer
+from regard.data.tokenizers import PAD, CharacterTokenizer
 from regard.decoding.beam import beam_search
 from regard.decoding.generator import TrainedGenerator
 from regard.decoding.greedy import greedy_search
@@ -19,7 +20,7 @@ from regard.decoding.sampling import Sampling, sample
 from regard.errors import InputError
 from regard.models.directory import Bundle
 from regard.models.interface import Step
-from regard.recipe import Decoding, Tokenizer
+from regard.recipe import Decoding
 
 VOCABULARY, BANNED, LEAST, MOST = 6, 5, 2, 3
 
@@ -105,11 +106,28 @@ ORACLES = {
     "repetition_penalty": Oracle({"repetition_penalty": 1.7}, worth=lambda log_probs, words: [
         one * (1.7 if word in words[:at] else 1) for at, (one, word) in enumerate(zip(log_probs, words, strict=True))
     ]),
+    "prefix": Oracle({"prefix": "ab"}, lambda source, words: text_of(words).startswith("ab")),
+    "ban": Oracle({"ban": ["a", "b⁇"]}, lambda source, words: not re.search(r"(?<!\w)a(?!\w)|(?<!\w)b⁇|!", text_of(words))),
+    "only_words": Oracle({"only_words": "words.txt"}, lambda source, words: set(text_of(words).split()) <= {"ab", "⁇b", "aa"}),
+    "pattern": Oracle({"pattern": "a(b|⁇b)?|[^!]b?"}, lambda source, words: re.fullmatch("a(b|⁇b)?|[^!]b?", text_of(words))),
+    "must": Oracle({"must": ["ab", "ba"]}, lambda source, words: all(one in spelled(words) for one in ("<4><5>", "<5><4>"))),
     "banned": Oracle({}, lambda source, words: BANNED not in words),
     "least": Oracle({}, lambda source, words: END not in words[:LEAST]),
     "no_word_twice": Oracle({}, lambda source, words: len({START, *words}) == len(words) + 1),
     "other": Oracle({}, lambda source, words: source[0] not in words),
 }  # fmt: skip
+
+
+TARGET = CharacterTokenizer(["a", "b"])
+
+
+def text_of(words):
+    """Their text; tokens that stand for none are not to be written under a rule for texts."""
+    return "!" if {PAD, START} & set(words) else TARGET.decode(words)
+
+
+def spelled(words):
+    return "".join(f"<{word}>" for word in words)
 
 
 def closed(words):
@@ -152,13 +170,20 @@ def every_output(model, source, oracles, penalty=0.7):
 
 def asked(source, lengths, names):
     changes = {key: value for name in names for key, value in ORACLES[name].settings.items()}
-    return Request(Decoding(max_length=MOST, **changes), reading(source, lengths), lengths, target=None)
+    return Request(Decoding(max_length=MOST, **changes), reading(source, lengths), lengths, target=TARGET)
 
 
 ALONE = [[name] for name in ORACLES]
+TOGETHER = [name for name in RULES if name not in ("only_words", "must")]  # which leave nothing of so short outputs
 
 
-@pytest.mark.parametrize("names", [*ALONE, list(MADE_UP), list(RULES)], ids="-".join)
+@pytest.fixture(autouse=True)
+def words_file(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "words.txt").write_text("ab ⁇b\naa")
+
+
+@pytest.mark.parametrize("names", [*ALONE, list(MADE_UP), TOGETHER], ids="-".join)
 @pytest.mark.parametrize("setting", FEW)
 @torch.no_grad()
 def test_a_wide_beam_finds_the_ranking_that_enumeration_finds(setting, names, monkeypatch):
@@ -170,7 +195,8 @@ def test_a_wide_beam_finds_the_ranking_that_enumeration_finds(setting, names, mo
     oracles = [ORACLES[name] for name in {"max_length", *names}]
     expected = [every_output(model, row, oracles) for row in sources]
     start = torch.full_like(lengths, START)
-    found = beam_search(step, state, start, width=max(map(len, expected)), end=END, length_penalty=0.7)
+    found = beam_search(step, state, start, width=300, end=END, length_penalty=0.7)
+    assert all(expected)
     for ours, theirs in zip(found, expected, strict=True):
         assert [one.score for one in ours] == pytest.approx([score for score, _ in theirs], abs=1e-4)
         assert [one.tokens for one in ours[:12]] == [tokens for _, tokens in theirs[:12]]
@@ -183,14 +209,13 @@ def test_a_wide_beam_finds_the_ranking_that_enumeration_finds(setting, names, mo
 
 @pytest.fixture
 def trained():
-    source = train_tokenizer(Tokenizer(kind="word"), ["a b c"])
-    target = train_tokenizer(Tokenizer(kind="character"), ["abwxyz"])
+    source, target = CharacterTokenizer([" ", "b"]), TARGET
     model = tiny(FEW["gru-additive-into_cell"], vocabulary=len(target), scale=2.0)
     model.decoder.output.bias.data[END] += 2
     return TrainedGenerator(Bundle(model, texts(source, target), Decoding(beam=3, length_penalty=0.5, max_length=7)))
 
 
-TEXTS = ["a b c", "c", "b a b c a", "a a", "c b a c"]
+TEXTS = ["b b ", " ", "bb b bb ", "b?b", "? b"]
 
 
 @pytest.mark.parametrize("way", ["greedy", "beam", "sample"])

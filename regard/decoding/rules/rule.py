@@ -1,6 +1,6 @@
 """What outputs must be like, beside being probable. A rule wraps a step, so that a search sees one step and one State tree."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from jaxtyping import Bool, Float, Int
@@ -24,6 +24,8 @@ class SearchStep(NamedTuple):
     last: Bool[Tensor, "rows"] | None = None  # outputs that end with this word, whichever it is
     room: Int[Tensor, "rows"] | None = None  # how many words there may still be, this one and the end mark included
 
+    banks: Int[Tensor, "rows vocabulary"] | None = None  # a beam keeps some hypotheses of each of these (`must.py`)
+
     def forbid(self, words: Bool[Tensor, "#rows #vocabulary"]) -> "SearchStep":
         return self._replace(log_probs=self.log_probs.masked_fill(words, FORBIDDEN))
 
@@ -38,6 +40,13 @@ class SearchStep(NamedTuple):
 SearchStepFunction = Callable[[Int[Tensor, "rows"], Any], SearchStep]
 
 
+class Input(NamedTuple):
+    """What is asked of one output."""
+
+    decoding: Decoding
+    extra: Sequence[bytes] = ()  # the words that its source offers to be copied, and the vocabulary lacks
+
+
 class Request(NamedTuple):
     """What is known of a batch before its first word is written."""
 
@@ -47,6 +56,11 @@ class Request(NamedTuple):
     target: Tokenizer
     places: Limits = Limits()
     end: int = END  # the token that ends an output
+    own: Sequence[Input] = ()  # one for each source, unless all are asked the same
+
+    @property
+    def inputs(self) -> Sequence[Input]:
+        return self.own or [Input(self.decoding)] * len(self.lengths)
 
 
 class DecodingRule:

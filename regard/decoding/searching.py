@@ -1,0 +1,127 @@
+"""From encoded sources to outputs as tokens: which search, under which rules."""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from regard.data.batching import Batch, Column
+from regard.data.tokenizers import END, START
+from regard.decoding.beam import beam_search
+from regard.decoding.forcing import TeacherForced
+from regard.decoding.greedy import greedy_search
+from regard.decoding.hypothesis import Found
+from regard.decoding.ranking import Coverage
+from regard.decoding.reading import read_head
+from regard.decoding.rules import Input, Request, limit_met, max_lengths, requested, ruled
+from regard.decoding.sampling import Sampling, chances_of, sample
+from regard.decoding.streaming import Tell, watcher
+from regard.decoding.trace import NONE, Details, Trace
+from regard.engine.engines import Engine, engine_for
+from regard.errors import UserError
+from regard.models import Generator
+from regard.recipe import Decoding
+
+OUTPUT_TOKENS = 32  # that an output may have for each token that a batch counts
+
+
+class Searching(TeacherForced):
+    """A model that writes, seen from its searches."""
+
+    engine: Engine | None = None  # what encodes and steps in place of the model
+
+    def use_engine(self, precision: str) -> Engine:
+        """Write by the model's rewritten parts from now on, their weights in this precision; all else is done by the model."""
+        if self.device.type != "cpu":
+            raise UserError(f"precision={precision} is for a CPU, and this model is on {self.device}: load it with device=cpu")
+        self.engine = engine_for(self.model, precision)
+        return self.engine
+
+    @property
+    def writer(self) -> Generator:
+        model: Generator = self.model if self.engine is None else self.engine.model
+        return model
+
+    @torch.inference_mode()
+    def search_batch(
+        self,
+        sources: Sequence[Any],
+        settings: Decoding,
+        copies: Column | None = None,
+        sampling: Sampling | None = None,
+        tells: Sequence[Tell] | None = None,
+        details: Details = NONE,
+        asked: Sequence[Input] = (),
+    ) -> list[list[Found]]:
+        """The best outputs of each source as tokens, or samples; `asked` of each, unless all are asked the same."""
+        inputs = self.inputs(sources, copies)
+        request = Request(settings, inputs, self.lengths(inputs, settings), self.target, self.model.limits, own=asked)
+        if not self.fit_together(request):
+            return self.search_alike(sources, settings, sampling, tells, details, asked)
+        memory = self.writer.encode(inputs)
+        first, before = self.writer.start(memory)
+        step, state = ruled(first, before, requested(request))
+        start = torch.full_like(request.lengths, START)
+        ways: dict[str, Any] = {"end": END, "length_penalty": settings.length_penalty, "length_norm": settings.length_norm}
+        ways["trace"] = self.trace(details)
+        if sampling is not None:
+            longest = int(self.limits(request.lengths, settings).max())
+            chances = chances_of(sources, settings.beam, longest, sampling.seed).to(self.device)
+            watch = None if tells is None else watcher(tells, settings.beam)
+            return sample(step, state, start, chances=chances, sampling=sampling, watch=watch, **ways)
+        ways["watch"] = None if tells is None else watcher(tells, 1)
+        ways["coverage"] = Coverage(settings.coverage_penalty, memory.visible) if settings.coverage_penalty else None
+        if settings.beam == 1:
+            return greedy_search(step, state, start, **ways)
+        return beam_search(step, state, start, width=settings.beam, **ways)
+
+    def trace(self, details: Details) -> Trace | None:
+        if not any(details):
+            return None
+        return Trace(partial(read_head, reading=self.reading) if details.alignment else None, details.token_scores)
+
+    def fit_together(self, request: Request) -> bool:
+        """Not where source and target share places: a short source's output may begin behind the longest one."""
+        both, lengths = request.places.both, request.lengths
+        if both is None or int(lengths.min()) == int(lengths.max()):
+            return True
+        return int(lengths.max() + self.limits(lengths, request.decoding).max()) <= both.places
+
+    def search_alike(
+        self, sources: Sequence[Any], settings: Decoding, sampling: Sampling | None, tells: Sequence[Tell] | None,
+        details: Details, asked: Sequence[Input],
+    ) -> list[list[Found]]:  # fmt: skip
+        """Sources of one length at a time."""
+        found: dict[int, list[Found]] = {}
+        for length in sorted(set(map(len, sources))):
+            rows = [row for row, source in enumerate(sources) if len(source) == length]
+            told = None if tells is None else [tells[row] for row in rows]
+            own = [asked[row] for row in rows if asked]
+            some = self.search_batch([sources[row] for row in rows], settings, None, sampling, told, details, own)
+            found |= zip(rows, some, strict=True)
+        return [found[row] for row in range(len(sources))]
+
+    def lengths(self, batch: Batch, settings: Decoding) -> Int[Tensor, "batch"]:
+        """Of the sources, END included; one that has no length allows outputs of any."""
+        source = batch["source"]
+        if source.lengths is None:
+            return torch.full((len(source.values),), settings.max_length, device=source.values.device)
+        lengths: Tensor = source.lengths
+        return lengths
+
+    def limits(self, lengths: Int[Tensor, "batch"], settings: Decoding) -> Int[Tensor, "batch"]:
+        """How many tokens an output may have, its end mark included; `lengths` count that of the source."""
+        return max_lengths(lengths, settings, self.model.limits)
+
+    def sizes(self, tokens: Sequence[Any], settings: Decoding) -> list[int]:
+        """What each row counts in a batch: its source, or an output that may be far longer, which steps remember whole."""
+        lengths = torch.tensor([len(row) for row in tokens], dtype=torch.long)
+        longest = max_lengths(lengths + 1, settings, self.model.limits)
+        return lengths.maximum(longest // OUTPUT_TOKENS).tolist()
+
+    def limit_met(self, source: Any, settings: Decoding) -> str:
+        """The key whose limit an output for this source meets."""
+        return limit_met(int(self.lengths(self.inputs([source]), settings)), settings, self.model.limits)
