@@ -15,6 +15,7 @@ from regard.models.decoders.recurrent import RecurrentDecoder
 from regard.models.decoders.transformer import TransformerDecoder
 from regard.models.encoders.recurrent import RecurrentEncoder
 from regard.models.encoders.transformer import TransformerEncoder
+from regard.nn.allocator import keep_freed_memory
 from regard.tables import choose
 
 
@@ -44,6 +45,7 @@ class Engine(NamedTuple):
 
 
 def engine_for(model: Generator, precision: str) -> Engine:
+    keep_freed_memory()
     pack = choose(PRECISIONS, precision, "precision")
     parts, own = dict(model._modules), dict[str, str]()
     for name, part in parts.items():

@@ -7,6 +7,7 @@ import torch
 from jaxtyping import Float, Int8
 from torch import Tensor, nn
 
+from regard.engine import native
 from regard.errors import UserError
 from regard.nn.linear import ONE_DNN, Projection, matmul
 
@@ -38,9 +39,16 @@ def bfloat16(weight: Float[Tensor, "output input"], bias: Float[Tensor, "output"
 def int8(weight: Float[Tensor, "output input"], bias: Float[Tensor, "output"] | None) -> Product:
     """W ≈ s Q, a scale s for each row of W and integers Q; x ≈ r P likewise, row by row, so that the words of a sentence are
     rounded alike in any batch. The product of integers is exact: y = s r (P Qᵀ) + b."""
+    integers, scales = rounded(weight)
+    own = native.library()
+    return one_dnn(integers, scales, bias) if own is None else native.int8_product(own, integers, scales, bias)
+
+
+def one_dnn(
+    integers: Int8[Tensor, "output input"], scales: Float[Tensor, "output"], bias: Float[Tensor, "output"] | None
+) -> Product:
     if not ONE_DNN:
         raise UserError("int8 needs a PyTorch with oneDNN, and this one has none; take float32 or bfloat16")
-    integers, scales = rounded(weight)
     levels = LARGEST if torch.cpu._is_vnni_supported() else LARGEST // 2  # older instructions add pairs up in 16 bits
     laid_out = torch.ops.onednn.qlinear_prepack(integers, None)
     zeros, linear = torch.zeros(len(scales), dtype=torch.long), torch.ops.onednn.qlinear_pointwise

@@ -8,6 +8,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional
 
+from regard.engine import native
 from regard.engine.products import Pack, projection
 from regard.models.decoders.transformer import TransformerDecoder
 from regard.models.encoders.transformer import TransformerEncoder
@@ -22,7 +23,7 @@ from regard.nn.transformer.layers import Layer, TransformerStack
 from regard.nn.transformer.norms import AddNorm, ResidualStream
 
 Rows = Float[Tensor, "rows size"]
-Pairs = Float[Tensor, "rows source both"]  # of each row and head: a key and its value side by side
+Pairs = Float[Tensor, "slots heads places both"]  # a key and its value side by side
 FIRST_PLACES = 32  # that a cache has room for; it doubles when they are full
 
 
@@ -52,14 +53,38 @@ class Heads:
         return Projection(torch.cat(weights, dim=1).flatten(0, 1), torch.cat(biases, dim=1).flatten() if biases else None)
 
 
-def attend(
-    queries: Float[Tensor, "rows target key"], pairs: Pairs, key: int, hidden: Float[Tensor, "rows 1 source"] | None
-) -> tuple[Float[Tensor, "rows target value"], Float[Tensor, "rows target source"]]:
-    """softmax(Q Kᵀ + hidden) V, and the weights; a row for each head."""
-    keys = pairs[..., :key].mT
-    scores = torch.bmm(queries, keys) if hidden is None else torch.baddbmm(hidden, queries, keys)
-    weights = scores.softmax(dim=-1)
-    return torch.bmm(weights, pairs[..., key:]), weights
+class Looked(NamedTuple):
+    """What one query a row read, the heads side by side, and where each head looked."""
+
+    context: Float[Tensor, "rows heads*value"]
+    weights: Float[Tensor, "rows heads places"]
+
+
+def look(
+    queries: Float[Tensor, "rows heads*key"], pairs: Pairs, heads: Heads, times: int,
+    ancestors: Int[Tensor, "rows times"] | None = None, visible: Bool[Tensor, "slots times"] | None = None,
+) -> Looked:  # fmt: skip
+    """softmax(q Kᵀ) V over the first `times` places. A row's pair at time t lies in the slot of its ancestor; without
+    ancestors slots are shared by neighbouring rows, as many each."""
+    sharers = len(queries) // len(pairs) if ancestors is None else 1
+    if (own := native.library()) is not None:
+        return Looked(*native.attend(own, queries, pairs, heads.key, times, ancestors, visible, sharers))
+    if ancestors is not None:
+        past = pairs.flatten(0, 2).index_select(0, places_of(ancestors, pairs)).view(-1, heads.count, times, pairs.shape[-1])
+    else:
+        past = pairs[:, :, :times]
+    asked = queries.view(-1, sharers, heads.count, heads.key).transpose(1, 2)
+    scores = asked @ past[..., : heads.key].mT
+    weights = (scores if visible is None else scores.masked_fill(~visible[:, None, None], float("-inf"))).softmax(dim=-1)
+    context = (weights @ past[..., heads.key :]).transpose(1, 2)
+    return Looked(context.reshape(len(queries), -1), weights.transpose(1, 2).flatten(0, 1))
+
+
+def places_of(ancestors: Int[Tensor, "rows times"], pairs: Pairs) -> Int[Tensor, "rows*heads*times"]:
+    """Where the pairs of these rows lie, all slots, heads and places counted together."""
+    heads, places = pairs.shape[1:3]
+    each = ancestors[:, None] * heads + torch.arange(heads)[:, None]
+    return (each * places + torch.arange(ancestors.shape[1])).flatten()
 
 
 class FeedForwardEngine:
@@ -149,12 +174,6 @@ class Caches:
             self.pairs = grown
         self.length += 1
 
-    def index(self, ancestors: Int[Tensor, "rows time"]) -> Int[Tensor, "rows heads time"]:
-        """Where the pairs of these rows lie, all slots, heads and places of a layer counted together."""
-        _, _, heads, places, _ = self.pairs.shape
-        each = ancestors[:, None] * heads + torch.arange(heads)[:, None]
-        return each * places + torch.arange(ancestors.shape[1])
-
 
 class TransformerState(NamedTuple):
     ancestors: Int[Tensor, "rows time"]  # in which row of the caches each word read so far was written
@@ -170,32 +189,23 @@ class DecoderLayer:
         self.feed = FeedForwardEngine(layer.feedforward, pack)  # type: ignore[arg-type]
 
     def prepare(self, states: Float[Tensor, "batch source size"]) -> Pairs:
-        """Keys and values of the memory, a row for each sentence and head."""
+        """Keys and values of the memory."""
         pairs = self.see(states).view(*states.shape[:2], self.cross.count, -1)
-        return pairs.transpose(1, 2).flatten(0, 1).contiguous()
+        return pairs.transpose(1, 2).contiguous()
 
     def step(
-        self, stream: ResidualStream, own: Float[Tensor, "slots heads places both"], index: Tensor | None, time: int,
-        memory: Pairs, hidden: Float[Tensor, "_ 1 source"] | None, batch: int,
+        self, stream: ResidualStream, own: Pairs, ancestors: Int[Tensor, "rows time"], memory: Pairs,
+        visible: Bool[Tensor, "batch source"] | None,
     ) -> tuple[ResidualStream, Float[Tensor, "rows heads source"]]:  # fmt: skip
-        """`index`: where each row's past lies in `own`; None: in its own slot."""
-        count, key, _ = self.heads.sizes
-        rows, both = len(stream.read), self.project(stream.read)
-        own[:rows, :, time] = both[:, count * key :].view(rows, count, -1)
-        if index is None:
-            past = own[:rows, :, : time + 1].flatten(0, 1)
-        else:
-            past = own.flatten(0, 2).index_select(0, index).view(rows * count, time + 1, -1)
-        context, _ = attend(both[:, : count * key].reshape(rows * count, 1, key), past, key, None)
-        stream = add_norm(stream, self.output(context.view(rows, -1)), self.layer.after_self)
-
-        count, key, value = self.cross.sizes
-        queries = self.ask(stream.read).view(batch, -1, count, key).transpose(1, 2).reshape(batch * count, -1, key)
-        context, weights = attend(queries, memory, key, hidden)
-        context = context.view(batch, count, -1, value).transpose(1, 2).reshape(rows, -1)
-        stream = add_norm(stream, self.cross_output(context), self.layer.after_cross)
-        weights = weights.view(batch, count, rows // batch, -1).transpose(1, 2).flatten(0, 1)
-        return add_norm(stream, self.feed(stream.read), self.layer.after_feedforward), weights
+        rows, time = ancestors.shape
+        both, asked = self.project(stream.read), self.heads.count * self.heads.key
+        own[:rows, :, time - 1] = both[:, asked:].view(rows, self.heads.count, -1)
+        moved = None if rows == len(memory) else ancestors  # a row of its own for each sentence stays where it is
+        looked = look(both[:, :asked], own[:rows] if moved is None else own, self.heads, time, moved)
+        stream = add_norm(stream, self.output(looked.context), self.layer.after_self)
+        looked = look(self.ask(stream.read), memory, self.cross, memory.shape[2], None, visible)
+        stream = add_norm(stream, self.cross_output(looked.context), self.layer.after_cross)
+        return add_norm(stream, self.feed(stream.read), self.layer.after_feedforward), looked.weights
 
 
 class TransformerDecoderEngine:
@@ -212,24 +222,16 @@ class TransformerDecoderEngine:
         return TransformerState(nothing, Caches(len(self.layers), self.layers[0].heads))
 
     def stepper(self, memory: Memory) -> StepFunction:
-        batch, keys, hidden = len(memory.states), memory.keys, self.hidden(memory.visible)
+        visible = None if bool(memory.visible.all()) else memory.visible.contiguous()
 
         def step(tokens: Int[Tensor, "rows"], state: TransformerState) -> Step:
             rows, time = len(tokens), state.ancestors.shape[1]
             state.caches.open(rows, time)
             ancestors = torch.cat([state.ancestors, torch.arange(rows)[:, None]], dim=1)
-            index = None if rows == batch else state.caches.index(ancestors).flatten()  # a row a sentence is never moved
             stream, weights = self.enter(self.embed(tokens), time, time + 1), list[Tensor]()
-            for layer, own, memory_pairs in zip(self.layers, state.caches.pairs, keys, strict=True):
-                stream, seen = layer.step(stream, own, index, time, memory_pairs, hidden, batch)
+            for layer, own, pairs in zip(self.layers, state.caches.pairs, memory.keys, strict=True):
+                stream, seen = layer.step(stream, own, ancestors, pairs, visible)
                 weights.append(seen)
             return Step(self.output(stream.read), torch.cat(weights, dim=1), TransformerState(ancestors, state.caches))
 
         return step
-
-    def hidden(self, visible: Bool[Tensor, "batch source"]) -> Float[Tensor, "_ 1 source"] | None:
-        """What is added to scores: -inf where there is padding; a row for each sentence and head."""
-        if bool(visible.all()):
-            return None
-        added = torch.zeros(visible.shape).masked_fill_(~visible, float("-inf"))
-        return added.repeat_interleave(self.layers[0].cross.count, dim=0)[:, None]

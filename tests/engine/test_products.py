@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 import torch
 
+from regard.engine import native
 from regard.engine.products import LARGEST, PRECISIONS, rounded
+from regard.engine.transformer import Heads, look
 
 TOLERANCES = {"float32": 1e-5, "bfloat16": 2e-2, "int8": 3e-2}  # of the largest output
 
@@ -18,10 +20,21 @@ def integer_product(inputs, weight, bias, levels):
     return (shares @ integers.T) * (largest / levels) * scales + bias
 
 
-@pytest.mark.parametrize(("rows", "outputs"), [(1, 24), (7, 24), (16, 17), (3, 130)])
-def test_int8_is_the_product_of_rounded_integers(rows, outputs):
-    weight, bias, inputs = torch.randn(outputs, 40), torch.randn(outputs), torch.randn(rows, 40) * torch.rand(rows, 1) * 50
-    levels = LARGEST if torch.cpu._is_vnni_supported() else LARGEST // 2
+@pytest.fixture(params=["compiled", "operators"])
+def way(request, monkeypatch):
+    """With native.c where it can be compiled, and by PyTorch's operators."""
+    if request.param == "operators":
+        monkeypatch.setattr(native, "library", lambda: None)
+    elif native.library() is None:
+        pytest.skip("no compiler, or a processor without AVX512-VNNI")
+    return request.param
+
+
+@pytest.mark.parametrize(("rows", "outputs", "inputs"), [(1, 24, 40), (7, 24, 41), (16, 17, 3), (3, 130, 40), (12, 48, 40)])
+def test_int8_is_the_product_of_rounded_integers(rows, outputs, inputs, way):
+    weight, bias = torch.randn(outputs, inputs), torch.randn(outputs)
+    inputs = torch.randn(rows, inputs) * torch.rand(rows, 1) * 50
+    levels = LARGEST if way == "compiled" or torch.cpu._is_vnni_supported() else LARGEST // 2
     expected = integer_product(inputs.double().numpy(), weight.double().numpy(), bias.double().numpy(), levels)
     found = PRECISIONS["int8"](weight, bias)(inputs).double().numpy()
     step = np.abs(inputs.numpy()).max(axis=1, keepdims=True) / levels * np.abs(weight.numpy()).max()
@@ -31,7 +44,7 @@ def test_int8_is_the_product_of_rounded_integers(rows, outputs):
 
 @pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize("shape", [(24,), (5, 24), (2, 3, 24), (1, 1, 24)])
-def test_every_precision_is_near_the_plain_product(precision, shape):
+def test_every_precision_is_near_the_plain_product(precision, shape, way):
     weight, bias, inputs = torch.randn(17, 24), torch.randn(17), torch.randn(shape)
     expected = torch.nn.functional.linear(inputs, weight, bias)
     for given, wanted in ((bias, expected), (None, expected - bias)):
@@ -40,7 +53,7 @@ def test_every_precision_is_near_the_plain_product(precision, shape):
         torch.testing.assert_close(found, wanted, atol=TOLERANCES[precision] * expected.abs().max().item(), rtol=0)
 
 
-def test_a_row_is_rounded_alike_in_any_batch():
+def test_a_row_is_rounded_alike_in_any_batch(way):
     product, inputs = (
         PRECISIONS["int8"](torch.randn(9, 24), torch.randn(9)),
         torch.randn(5, 24) * 10.0 ** torch.arange(-2, 3)[:, None],
@@ -49,7 +62,7 @@ def test_a_row_is_rounded_alike_in_any_batch():
     torch.testing.assert_close(product(inputs), alone, atol=0, rtol=1e-6)
 
 
-def test_rows_of_zeros_stay_zeros():
+def test_rows_of_zeros_stay_zeros(way):
     product = PRECISIONS["int8"](torch.zeros(4, 8), None)
     assert product(torch.zeros(2, 8)).eq(0).all()
     assert product(torch.randn(2, 8)).eq(0).all()
@@ -60,3 +73,51 @@ def test_weights_that_were_rounded_before_stay_as_they_are():
     again, same = rounded(integers * scales[:, None])
     assert again.equal(integers)
     torch.testing.assert_close(same, scales)
+
+
+def attended(queries, keys, values, visible):
+    """softmax(q Kᵀ) V of each query, one by one."""
+    scores = np.where(visible, keys @ queries, -np.inf)
+    weights = np.exp(scores - scores.max())
+    weights /= weights.sum()
+    return weights @ values, weights
+
+
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("times", [1, 5, 37])
+def test_a_query_looks_at_keys_wherever_they_were_written(times, shared, way):
+    """At those of its ancestors, or, `shared`, at those of its sentence, padding aside."""
+    heads = object.__new__(Heads)
+    heads.count, heads.key, heads.value = 2, 3, 5
+    slots, rows = 3, 6
+    pairs, queries = torch.randn(slots, 2, 40, 8), torch.randn(rows, 7)[:, :6] * 3
+    ancestors, visible = torch.randint(slots, (rows, times)), torch.rand(slots, times) < 0.6
+    visible[:, 0] = True
+    found = look(queries, pairs, heads, times, *((None, visible) if shared else (ancestors, None)))
+    for row in range(rows):
+        own = torch.full((times,), row // 2) if shared else ancestors[row]
+        seen = visible[row // 2].numpy() if shared else np.ones(times, bool)
+        for head in range(2):
+            mine = pairs[own, head, torch.arange(times)].double().numpy()
+            asked = queries[row, head * 3 : head * 3 + 3].double().numpy()
+            context, weights = attended(asked, mine[:, :3], mine[:, 3:], seen)
+            np.testing.assert_allclose(found.weights[row, head].numpy(), weights, atol=1e-5)
+            np.testing.assert_allclose(found.context[row, head * 5 : head * 5 + 5].numpy(), context, atol=1e-5)
+
+
+def test_without_a_compiler_there_is_no_library(monkeypatch):
+    monkeypatch.setenv("CC", "no-such-compiler")
+    assert native.library.__wrapped__() is None
+    monkeypatch.delenv("CC")
+    monkeypatch.setenv(native.SWITCH, "0")
+    assert native.library.__wrapped__() is None
+
+
+def test_a_compiler_that_fails_leaves_nothing_behind(monkeypatch, tmp_path):
+    broken = tmp_path / "broken-compiler"
+    broken.write_text("#!/bin/sh\nexit 1\n")
+    broken.chmod(0o755)
+    monkeypatch.setenv("CC", str(broken))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    assert native.library.__wrapped__() is None
+    assert not list((tmp_path / "cache" / "regard").iterdir())

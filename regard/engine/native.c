@@ -1,0 +1,148 @@
+/* What a decoding step on a CPU does most, each in one call: products of rounded numbers, and one query a row that looks at keys
+   wherever they were written. All numbers are finite. native.py compiles it for the processor at hand; where that cannot be done
+   PyTorch's operators do the same. */
+#include <immintrin.h>
+#include <stdint.h>
+#include <string.h>
+
+#ifndef __AVX512VNNI__
+#error "dot products of bytes (AVX512-VNNI) are what this is for"
+#endif
+
+enum { LEVELS = 127, ZERO = 128, LANES = 16, WIDE = 3, TALL = 5 };  /* a tile: TALL rows, WIDE * LANES outputs; larger ones
+    do not stay in registers */
+
+/* x = r / 127 (p - 128): a row as bytes from 1 to 255, and r / 127 */
+static float round_row(const float *x, long inputs, uint8_t *p) {
+    float largest = 1e-30f;
+    for (long i = 0; i < inputs; i++) {
+        float size = x[i] < 0 ? -x[i] : x[i];
+        largest = size > largest ? size : largest;
+    }
+    for (long i = 0; i < inputs; i++) p[i] = (uint8_t)(int32_t)(x[i] / largest * LEVELS + (ZERO + 0.5f));
+    return largest / LEVELS;
+}
+
+typedef struct {
+    long inputs, outputs;      /* of which there are room for multiples of 4 and 16 */
+    const int8_t *weight;      /* [outputs / 16][inputs / 4][16][4] */
+    const float *scales;       /* [outputs]: W = s Q */
+    const int32_t *offsets;    /* [outputs]: 128 times the sum of a row of Q, which bytes from 128 on add */
+    const float *bias;         /* or none */
+} Linear;
+
+#define EACH(name, number) _Pragma("GCC unroll 8") for (int name = 0; name < number; name++)
+
+/* `tall` rows times `wide` * 16 outputs, whose sums stay in registers. Weights lie as [outputs / 16][inputs / 4][16][4]: each
+   instruction multiplies four inputs. */
+static inline __attribute__((always_inline)) void tile(
+    const Linear *l, const int tall, const int wide, long first, const uint8_t *p, long stride, const float *r, float *y) {
+    const int8_t *weight = l->weight + first * stride;
+    __m512i sums[TALL][WIDE];
+    EACH(row, tall) EACH(block, wide) sums[row][block] = _mm512_setzero_si512();
+    for (long four = 0; four < stride / 4; four++) {
+        __m512i w[WIDE];
+        EACH(block, wide) w[block] = _mm512_loadu_si512(weight + block * LANES * stride + four * 4 * LANES);
+        EACH(row, tall) {
+            __m512i bytes = _mm512_set1_epi32(*(const int32_t *)(p + row * stride + 4 * four));
+            EACH(block, wide) sums[row][block] = _mm512_dpbusd_epi32(sums[row][block], bytes, w[block]);
+        }
+    }
+    EACH(block, wide) {
+        long at = first + block * LANES, left = l->outputs - at;
+        __mmask16 there = left >= LANES ? 0xffff : (__mmask16)((1u << left) - 1);
+        __m512 scale = _mm512_maskz_loadu_ps(there, l->scales + at);
+        __m512 bias = l->bias ? _mm512_maskz_loadu_ps(there, l->bias + at) : _mm512_setzero_ps();
+        __m512i offset = _mm512_maskz_loadu_epi32(there, l->offsets + at);
+        EACH(row, tall) {
+            __m512 sum = _mm512_cvtepi32_ps(_mm512_sub_epi32(sums[row][block], offset));
+            __m512 found = _mm512_fmadd_ps(_mm512_mul_ps(sum, scale), _mm512_set1_ps(r[row]), bias);
+            _mm512_mask_storeu_ps(y + row * l->outputs + at, there, found);
+        }
+    }
+}
+
+/* y = x W^T + b, rows rounded one by one. `scratch`: rows * (padded inputs + 4) bytes. */
+void int8_linear(const Linear *l, const float *x, long rows, uint8_t *scratch, float *y) {
+    long stride = (l->inputs + 3) / 4 * 4, padded = (l->outputs + LANES - 1) / LANES * LANES;
+    float *r = (float *)(scratch + rows * stride);
+    for (long row = 0; row < rows; row++) {
+        memset(scratch + row * stride + l->inputs, ZERO, stride - l->inputs);
+        r[row] = round_row(x + row * l->inputs, l->inputs, scratch + row * stride);
+    }
+    for (long first = 0; first < padded; first += WIDE * LANES) {
+        int wide = (int)((padded - first) / LANES);
+        for (long row = 0; row < rows; row += TALL) {
+            int tall = rows - row < TALL ? (int)(rows - row) : TALL;
+            const uint8_t *p = scratch + row * stride;
+            float *out = y + row * l->outputs;
+#define TILE(tall) if (wide >= WIDE) tile(l, tall, WIDE, first, p, stride, r + row, out); \
+                    else for (int block = 0; block < wide; block++) tile(l, tall, 1, first + block * LANES, p, stride, r + row, out);
+            switch (tall) {  /* constants, so that the sums stay in registers */
+                case 1: TILE(1) break;
+                case 2: TILE(2) break;
+                case 3: TILE(3) break;
+                case 4: TILE(4) break;
+                default: TILE(TALL)
+            }
+        }
+    }
+}
+
+/* e^x = 2^n e^r with |r| <= ln 2 / 2, and e^r by its series */
+static inline __m512 exponential(__m512 x) {
+    static const float series[] = {1 / 720.0f, 1 / 120.0f, 1 / 24.0f, 1 / 6.0f, 0.5f, 1.0f, 1.0f};
+    x = _mm512_max_ps(x, _mm512_set1_ps(-100.0f));
+    __m512 n = _mm512_roundscale_ps(_mm512_mul_ps(x, _mm512_set1_ps(1.44269504f)), _MM_FROUND_TO_NEAREST_INT);
+    __m512 r = _mm512_fnmadd_ps(n, _mm512_set1_ps(0.693359375f), x);
+    r = _mm512_fnmadd_ps(n, _mm512_set1_ps(-2.12194440e-4f), r);
+    __m512 sum = _mm512_set1_ps(series[0]);
+    for (int i = 1; i < 7; i++) sum = _mm512_fmadd_ps(sum, r, _mm512_set1_ps(series[i]));
+    return _mm512_scalef_ps(sum, n);
+}
+
+/* w = e^(w - best) where visible, in place; their sum */
+static float exponentials(float *w, const uint8_t *visible, float best, long times) {
+    __m512 total = _mm512_setzero_ps();
+    for (long t = 0; t < times; t += LANES) {
+        __mmask16 there = times - t >= LANES ? 0xffff : (__mmask16)((1u << (times - t)) - 1);
+        __mmask16 seen = there;
+        if (visible) seen = _mm_mask_test_epi8_mask(there, _mm_maskz_loadu_epi8(there, visible + t), _mm_set1_epi8(-1));
+        __m512 scores = _mm512_maskz_loadu_ps(there, w + t);
+        __m512 found = _mm512_maskz_mov_ps(seen, exponential(_mm512_sub_ps(scores, _mm512_set1_ps(best))));
+        _mm512_mask_storeu_ps(w + t, there, found);
+        total = _mm512_add_ps(total, found);
+    }
+    return _mm512_reduce_add_ps(total);
+}
+
+/* context = softmax(q K^T) V of one query a row and head. Pairs lie as [slots][heads][places][key + value]; a row's pair at
+   time t lies in slot ancestors[row][t], or, without ancestors, in slot row / sharers. */
+void attend(const float *queries, long query_stride, const float *pairs, const int64_t *ancestors, const uint8_t *visible,
+            long rows, long sharers, long heads, long key, long value, long places, long times,
+            float *context, float *weights) {
+    long both = key + value;
+    for (long row = 0; row < rows; row++)
+        for (long head = 0; head < heads; head++) {
+            const float *q = queries + row * query_stride + head * key;
+            float *w = weights + (row * heads + head) * times, *c = context + (row * heads + head) * value;
+            const float *own = pairs + ((row / sharers) * heads + head) * places * both;
+            const uint8_t *seen = visible ? visible + (row / sharers) * times : NULL;
+            float best = -1e30f;
+#define PAIR(t) (ancestors ? pairs + ((ancestors[row * times + t] * heads + head) * places + t) * both : own + t * both)
+            for (long t = 0; t < times; t++) {
+                const float *k = PAIR(t);
+                float sum = 0;
+                for (long i = 0; i < key; i++) sum += q[i] * k[i];
+                w[t] = sum;
+                if ((!seen || seen[t]) && sum > best) best = sum;
+            }
+            float total = exponentials(w, seen, best, times);
+            memset(c, 0, value * sizeof(float));
+            for (long t = 0; t < times; t++) {
+                const float *v = PAIR(t) + key;
+                w[t] /= total;
+                for (long i = 0; i < value; i++) c[i] += w[t] * v[i];
+            }
+        }
+}

@@ -1,0 +1,116 @@
+"""native.c, compiled once for this processor where there is a compiler. Elsewhere PyTorch's operators do the same."""
+
+import ctypes
+import functools
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from jaxtyping import Bool, Float, Int, Int8
+from torch import Tensor
+
+SOURCE = Path(__file__).with_name("native.c")
+# Sums in any order; not -ffast-math, which changes how the whole process rounds once such a library is loaded
+FLAGS = ("-O3", "-march=native", "-fassociative-math", "-fno-signed-zeros", "-fno-trapping-math", "-fno-math-errno",
+         "-ffinite-math-only", "-freciprocal-math", "-fno-strict-aliasing", "-shared", "-fPIC")  # fmt: skip
+SWITCH = "REGARD_NATIVE"  # 0: not even where it could be compiled
+FOUR, LANES, ZERO = 4, 16, 128  # inputs that an instruction multiplies at once, outputs that it adds up, the byte for 0
+
+
+@functools.cache
+def library() -> ctypes.CDLL | None:
+    compiler = shutil.which(os.environ.get("CC", "cc"))
+    if os.environ.get(SWITCH) == "0" or compiler is None or platform.machine() not in ("x86_64", "AMD64"):
+        return None
+    try:
+        found = ctypes.CDLL(str(compiled(compiler)))
+    except (OSError, subprocess.SubprocessError):  # a processor without the instructions, no place to write, a broken compiler
+        return None
+    number, place = ctypes.c_long, ctypes.c_void_p
+    found.int8_linear.argtypes, found.int8_linear.restype = (place, place, number, place, place), None
+    found.attend.argtypes = (place, number, place, place, place, *[number] * 7, place, place)
+    found.attend.restype = None
+    return found
+
+
+def compiled(compiler: str) -> Path:
+    """The library in the user's cache, under a name that says what it was made of."""
+    known = [SOURCE.read_bytes(), " ".join((compiler, *FLAGS)).encode(), processor().encode()]
+    name = hashlib.sha256(b"\0".join(known)).hexdigest()[:24]
+    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "regard"
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path = folder / f"native-{name}.so"
+    if not path.exists():
+        with tempfile.TemporaryDirectory(dir=folder) as aside:
+            made = Path(aside) / path.name
+            subprocess.run([compiler, *FLAGS, str(SOURCE), "-o", str(made)], check=True, capture_output=True, timeout=120)
+            made.replace(path)
+    return path
+
+
+def processor() -> str:
+    """Whose instructions -march=native means: a home directory may be shared by machines."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor()
+    return "".join(line for line in dict.fromkeys(lines) if line.startswith(("model name", "flags")))
+
+
+class Weights(ctypes.Structure):
+    """`Linear` of native.c."""
+
+    _fields_ = (
+        *((name, ctypes.c_long) for name in ("inputs", "outputs")),
+        *((name, ctypes.c_void_p) for name in ("weight", "scales", "offsets", "bias")),
+    )
+
+
+def int8_product(
+    native: ctypes.CDLL, integers: Int8[Tensor, "output input"], scales: Float[Tensor, "output"],
+    bias: Float[Tensor, "output"] | None,
+) -> Callable[[Float[Tensor, "*rows input"]], Float[Tensor, "*rows output"]]:  # fmt: skip
+    outputs, inputs = integers.shape
+    padded = torch.nn.functional.pad(integers, (0, -inputs % FOUR, 0, -outputs % LANES))
+    tiles = padded.view(len(padded) // LANES, LANES, -1, FOUR).transpose(1, 2).contiguous()
+    offsets = ZERO * integers.sum(dim=1, dtype=torch.int32)
+    kept = tiles, scales.contiguous(), offsets, None if bias is None else bias.float().contiguous()
+    weights = Weights(inputs, outputs, *(None if one is None else one.data_ptr() for one in kept))
+    weights.kept = kept  # what it points to lives as long
+    place, bytes_of_a_row, run = ctypes.byref(weights), padded.shape[1] + FOUR, native.int8_linear
+
+    def product(rows: Float[Tensor, "*rows input"]) -> Float[Tensor, "*rows output"]:
+        rows = rows.float().contiguous()
+        assert rows.shape[-1] == inputs
+        found = rows.new_empty(*rows.shape[:-1], outputs)
+        count = found.numel() // outputs
+        scratch = torch.empty(count * bytes_of_a_row, dtype=torch.uint8)
+        run(place, rows.data_ptr(), count, scratch.data_ptr(), found.data_ptr())
+        return found
+
+    return product
+
+
+def attend(
+    native: ctypes.CDLL, queries: Float[Tensor, "rows heads*key"], pairs: Float[Tensor, "slots heads places both"], key: int,
+    times: int, ancestors: Int[Tensor, "rows times"] | None, visible: Bool[Tensor, "slots times"] | None, sharers: int,
+) -> tuple[Float[Tensor, "rows heads*value"], Float[Tensor, "rows heads times"]]:  # fmt: skip
+    """softmax(q Kᵀ) V of one query a row and head, over the first `times` places. A row's pair at time t lies in the slot of
+    its ancestor; without ancestors, all its pairs lie in the slot row / sharers."""
+    rows, (_, heads, places, both) = len(queries), pairs.shape
+    queries = queries if queries.stride(1) == 1 else queries.contiguous()
+    assert pairs.is_contiguous()
+    assert queries.dtype == pairs.dtype == torch.float32
+    context, weights = queries.new_empty(rows, heads * (both - key)), queries.new_empty(rows, heads, times)
+    native.attend(
+        queries.data_ptr(), queries.stride(0), pairs.data_ptr(), None if ancestors is None else ancestors.data_ptr(),
+        None if visible is None else visible.data_ptr(), rows, sharers, heads, key, both - key, places, times,
+        context.data_ptr(), weights.data_ptr(),
+    )  # fmt: skip
+    return context, weights
