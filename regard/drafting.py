@@ -4,14 +4,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from regard.choices import choose_recipe, here
-from regard.choices.single_text import choose_for_text
+from regard.choices import choose_recipe
 from regard.choices.telling import tell_choice
 from regard.errors import UserError
 from regard.overrides import Overrides, changes
 from regard.planning.minutes import within
 from regard.recipe import Recipe, override, parse, read_values
-from regard.training.display import Display
 
 
 class Files(NamedTuple):
@@ -44,12 +42,6 @@ def chosen_recipe(files: Files, overrides: Overrides, minutes: float | None, tal
     """From what the training rows hold, said out loud. Who overrides what only a generator has wants one."""
     said = {key: value for key, value in changes(overrides) if key.startswith("data.")}
     data = override(with_files({}, files), said)["data"]
-    if data["train"].keys() in ({"text"}, {"target"}):
-        values, told = choose_for_text(data["train"], here())
-        for line in told:
-            Display(0, 0, None, talk).say(line)
-        recipe = parse(Recipe, override(with_files(values, files), overrides))
-        return recipe if minutes is None else within(minutes, recipe, overrides, talk)
     of_generators = any(key.startswith(("model.kind", "model.decoder", "decoding.")) for key, _ in changes(overrides))
     chosen = choose_recipe(
         data["train"], held_out=data.get("held_out"), tokenizer=data.get("tokenizer"), labels=labels and not of_generators

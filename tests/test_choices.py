@@ -8,7 +8,7 @@ import pytest
 
 from regard import preflight
 from regard.choices import CHOICES, Machine, choose_recipe
-from regard.choices.single_text import choose_for_text
+from regard.choices.tasks import TASKS
 from regard.choices.telling import survey_lines
 from regard.data import survey as surveys
 from regard.data.remarks import REMARKS, remarks
@@ -388,10 +388,70 @@ def test_what_words_in_the_same_place_tell_by_hand():
 @pytest.mark.parametrize("gpu", [False, True])
 def test_one_text_alone_is_a_language_model_of_its_characters(tmp_path, gpu):
     (tmp_path / "text.txt").write_text("to be or\n\nnot to be\n" * 50)
-    values, told = choose_for_text({"text": str(tmp_path / "text.txt")}, Machine(gpu, 2))
+    chosen = choose_recipe({"text": str(tmp_path / "text.txt")}, Machine(gpu, 2))
+    values, told = chosen.values, {rule: reason for rule, _, reason in chosen.told}
     assert values["model"]["kind"] == "language_model"
     assert values["data"]["tokenizer"]["kind"] == "character"
-    assert (values["training"]["precision"] == "bfloat16") == gpu
-    assert told[0].startswith("one text alone (text.txt: 150 lines, 1,000 characters)")
-    assert ("no GPU is here" in told[1]) != gpu
+    assert values["training"]["label_smoothing"] == 0
+    assert values["training"]["precision"] == ("bfloat16" if gpu else "float32")
+    assert values["training"]["updates"] == (6000 if gpu else 300)
+    assert survey_lines(chosen.found) == ["150 lines, 1,000 characters, and no other column beside them"]
+    assert told["task"] == "one text alone (150 lines): a language model of its characters"
+    assert ("no GPU is here" in told.get("model", "")) != gpu
     preflight.check(parse(Recipe, {**values, "data": {**values["data"], "train": {"text": str(tmp_path / "text.txt")}}}))
+
+
+def test_more_updates_for_more_text_up_to_a_limit(tmp_path):
+    for characters, updates in ((100_000, 781), (1_000_000, 3_000)):
+        (tmp_path / "text.txt").write_text("to be or not\n" * (characters // 13))
+        assert choose_recipe({"text": str(tmp_path / "text.txt")}, LAPTOP).values["training"]["updates"] == updates
+
+
+@pytest.fixture
+def pictures(tmp_path):
+    """Names of images of these sizes, written as bytes."""
+
+    def write_all(*sizes):
+        for number, (height, width) in enumerate(sizes):
+            np.save(tmp_path / f"{number}.npy", np.zeros((height, width, 3), np.uint8))
+        return [f"{number}.npy" for number in range(len(sizes))]
+
+    return write_all
+
+
+def image_of(choice):
+    return choice.values["data"]["fields"]["source"]
+
+
+@pytest.mark.parametrize(("sizes", "height", "width"), [([(20, 30)] * 8, 20, 30), ([(20, 30)] * 7 + [(90, 30)], 20, 30),
+                                                        ([(100, 300)] * 8, 64, 192)])  # fmt: skip
+def test_names_of_images_call_for_captions(sizes, height, width, pictures, tmp_path):
+    rows = [(name, "a " + " ".join(WORDS[at : at + 5])) for at, name in enumerate(pictures(*sizes))]
+    choice = chosen(tmp_path, rows)
+    assert image_of(choice) == {"kind": "image", "height": height, "width": width}
+    assert choice.values["model"]["decoder"]["context"] == "gated"
+    assert choice.values["decoding"]["max_length"] == 2 * 6 + 10
+    assert choice.values["training"]["updates"] == 500
+    assert choice.told[0][0] == "images"
+    assert choice.values["training"]["validate_by"] == "bleu"
+    own = choose_recipe({"pairs": str(tmp_path / "pairs.tsv")}, LAPTOP, tokenizer={"kind": "character"})
+    assert own.values["data"]["tokenizer"]["kind"] == "character"
+    assert own.values["decoding"]["max_length"] == 2 * len(rows[0][1]) + 10
+
+
+@pytest.mark.parametrize(("words", "metric"), [(5, "wer"), (6, "bleu")])
+def test_a_few_words_of_an_image_are_not_judged_by_bleu(words, metric, pictures, tmp_path):
+    rows = [(name, " ".join(["a", "red", "cat", "sat", "on", "mats"][:words])) for name in pictures(*[(20, 30)] * 8)]
+    assert chosen(tmp_path, rows).values["training"]["validate_by"] == metric
+
+
+def test_names_that_end_like_images_but_are_none(tmp_path, pictures):
+    """Files that are not there, or one name in five that is none."""
+    assert image_of(chosen(tmp_path, [(f"no{row}.npy", WORDS[row]) for row in range(20)]))["kind"] == "text"
+    names = pictures(*[(20, 30)] * 8)
+    rows = [(name, "a cat") for name in [*names, "a dog", "a cow"]]
+    assert image_of(chosen(tmp_path, rows))["kind"] == "text"
+
+
+def test_every_task_has_rules_with_evidence():
+    assert all(rule.evidence for task in TASKS.values() for rule in task.rules.values())

@@ -6,11 +6,10 @@ from typing import Any, NamedTuple
 from regard.choices.case import Case as Case
 from regard.choices.case import Machine as Machine
 from regard.choices.case import Values
-from regard.choices.pictures import BASE as FOR_IMAGES
-from regard.choices.pictures import for_images, image_sizes
+from regard.choices.pictures import image_sizes
 from regard.choices.rules import CHOICES as CHOICES
 from regard.choices.tasks import TASKS, Task, as_pairs
-from regard.data.survey import Survey, survey
+from regard.data.survey import Survey, count_text, survey
 from regard.errors import UserError
 from regard.overrides import override
 from regard.recipe import Pairs, parse, read_values
@@ -49,21 +48,26 @@ def choose_recipe(
             told_of = "a model from source to target, label or tags is trained"
             raise UserError(f"--column {min(others)}=...: without a recipe {told_of}; name a recipe")
         pairs = parse(Pairs, as_pairs(files, said.writes))
-    found = survey(pairs, held_out, seed)
-    if sizes := image_sizes(pairs):
-        rules = for_images(found, sizes, machine or here())
-        values = {key: value for _, each, _ in rules for key, value in each.items()}
-        told = [(name, joined(each), why) for name, each, why in rules]
-        return Choice(as_recipe(values, found, FOR_IMAGES), found, told, list(TASKS.values())[-1])
-    cut = (tokenizer or {}).get("kind", "word")
-    fitting = (one for one in TASKS.values() if one.fits(found) and (one.writes != "tags" or cut == "word"))
-    task = said or (next(fitting) if labels else list(TASKS.values())[-1])
-    asked: Values = {"data.tokenizer": {**read_values(task.base)["data"]["tokenizer"], **tokenizer}} if tokenizer else {}
-    case = Case(found.turned if task.source == "target" else found, machine or here(), asked)
-    told = []
-    if task.writes != "target":
-        case.chosen["model.kind"] = read_values(task.base)["model"]["kind"]
-        reason = f"you named a column {task.writes!r}" if said else task.reason(found)
+    asked = {"data.tokenizer": tokenizer} if tokenizer else {}
+    case = look_into(pairs, held_out, seed, machine or here())._replace(chosen=asked)
+    task = said or next(one for one in TASKS.values() if one.fits(case) and (labels or one.writes == "target"))
+    return by_rules(task, case, f"you named a column {task.writes!r}" if said else task.reason(case))
+
+
+def look_into(pairs: Pairs, held_out: int | None, seed: int, machine: Machine) -> Case:
+    """One text is only counted: what follows what in it is the model's to see, and its end is held out."""
+    if "source" not in pairs.named:
+        return Case(count_text(pairs), machine, {})
+    return Case(survey(pairs, held_out, seed), machine, {}, image_sizes(pairs))
+
+
+def by_rules(task: Task, seen: Case, reason: str) -> Choice:
+    """What the task's rules choose, in turn; the user's tokenizer over that of the recipe it begins with."""
+    base, told, found = read_values(task.base), list[tuple[str, str, str]](), seen.found
+    asked = {key: {**base["data"]["tokenizer"], **own} for key, own in seen.chosen.items()}
+    case = seen._replace(found=found.turned if task.source == "target" else found, chosen=asked)
+    if reason:
+        case.chosen["model.kind"] = base["model"]["kind"]
         told.append(("task", f"model.kind={case.chosen['model.kind']}", reason))
     for name, rule in task.rules.items():
         values = rule.choose(case)

@@ -1,7 +1,9 @@
 """What rules look at: the survey, the machine, and what was chosen before."""
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from regard.data.pictures import Sizes
 from regard.data.survey import Survey
 
 Values = dict[str, Any]  # dotted keys of a recipe
@@ -20,6 +22,7 @@ class Case(NamedTuple):
     found: Survey
     machine: Machine
     chosen: Values
+    images: Sequence[Sizes] = ()  # of the images that the sources name, if they do
 
     def unit(self, column: str) -> str:
         """What the tokens of a column are, as the rule `tokenizer` chose."""

@@ -2,20 +2,21 @@
 
 import itertools
 import statistics
+from collections.abc import Sequence
 from pathlib import Path
 
-from regard.choices.case import Machine, Values
-from regard.choices.text import spelled, symbols
+from regard.choices.case import Case, Values
+from regard.choices.rules import Rule
+from regard.choices.text import longest_tokens, metric, spelled, symbols
 from regard.data.pictures import ENDINGS, Sizes, header, read_image
 from regard.data.readers import read_rows
-from regard.data.survey import Survey
 from regard.errors import UserError
 from regard.recipe import Pairs
 
 BASE = "xu2015-small"
 LOOKED_AT = 200  # images whose headers are read
+SENTENCE = 6  # words of a target from which on BLEU tells
 HIGH, WIDE = 64, 512  # pixels of an image on its way into the model, at most
-Told = tuple[str, Values, str]  # the rule, what it chose, why
 
 
 def image_sizes(files: Pairs) -> list[Sizes]:
@@ -40,8 +41,9 @@ def size_of(name: Path) -> Sizes | None:
         return None
 
 
-def fitted(sizes: list[Sizes]) -> Values:
+def fitted(case: Case) -> Values:
     """As they are where all are small and alike; otherwise as high as we read them, and as wide as is usual among them."""
+    sizes = case.images
     height, width = sizes[0]
     if len(set(sizes)) == 1 and height <= HIGH and width <= WIDE:
         return {"data.fields.source": {"kind": "image", "height": height, "width": width}}
@@ -50,24 +52,49 @@ def fitted(sizes: list[Sizes]) -> Values:
     return {"data.fields.source": {"kind": "image", "height": high, "width": max(8, min(WIDE, round(high * usual)))}}
 
 
-def for_images(found: Survey, sizes: list[Sizes], machine: Machine) -> list[Told]:
-    """What differs from the recipe for captions, and why."""
-    target, most = found.target, 20_000 if machine.gpu else 4_000
+def words(case: Case) -> Values:
+    target = case.found.target
     kind = "word" if symbols(target) or not spelled(target) else "character"
-    tokens = target.words.mean if kind == "word" else target.characters.mean
-    updates = int(min(max(40 * found.rows * (tokens + 1) / 1024, 500), most))
+    return {} if "data.tokenizer" in case.chosen else {"data.tokenizer": {"kind": kind, "size": 8000}}
+
+
+def schedule(case: Case) -> Values:
+    """Forty passes over the rows, within limits."""
+    tokens, most = case.tokens("target"), 20_000 if case.machine.gpu else 4_000
+    updates = int(min(max(40 * case.found.rows * tokens / 1024, 500), most))
     counts = {"updates": updates, "warmup": updates // 16, "validate_every": updates // 16, "save_every": updates // 16}
-    image, text = fitted(sizes), {"data.tokenizer": {"kind": kind, "size": 8000}}
-    longest = int(target.characters.longest if kind == "character" else target.words.longest)
-    return [
-        ("images", image, f"the sources name images ({tell(sizes)}): a model for captions, as the recipe {BASE} has it"),
-        ("tokenizer", text, f"{tokens:.0f} {kind}s in a target"),
-        ("schedule", {f"training.{name}": number for name, number in counts.items()}, f"{found.rows:,} rows"),
-        ("decoding", {"decoding.max_length": 2 * longest + 10}, f"the longest target has {longest} {kind}s"),
-    ]
+    return {f"training.{name}": number for name, number in counts.items()}
 
 
-def tell(sizes: list[Sizes]) -> str:
+def score(case: Case) -> Values:
+    """Of captions BLEU; of a few words an error rate, for these have no four words in a row."""
+    return {"training.validate_by": "bleu"} if case.tokens("target") - 1 >= SENTENCE else metric(case)
+
+
+def tell(sizes: Sequence[Sizes]) -> str:
     smallest, largest = min(sizes), max(sizes)
     told = f"{smallest[1]} x {smallest[0]}"
     return f"{told} pixels" if smallest == largest else f"{told} to {largest[1]} x {largest[0]} pixels"
+
+
+# In this order: what stands below may look at what was chosen above
+IMAGE_CHOICES: dict[str, Rule] = {
+    "images": Rule(
+        fitted,
+        lambda case: f"the sources name images ({tell(case.images)}): a model for captions, as the recipe {BASE} has it",
+        "scenes of 64 x 64 pixels: exact 99.6; formulas are wider than they are high",
+    ),
+    "tokenizer": Rule(
+        words, lambda case: f"{case.tokens('target') - 1:.0f} {case.unit('target')} in a target", "as for the targets of texts"
+    ),
+    "schedule": Rule(schedule, lambda case: f"{case.found.rows:,} rows", "4,000 updates at most without a GPU"),
+    "metric": Rule(
+        score, lambda case: "it moves for targets of this length",
+        "300 generated pictures (`a red square`): BLEU was 0.0 at every validation while all outputs were right",
+    ),
+    "decoding": Rule(
+        lambda case: {"decoding.max_length": 2 * int(longest_tokens(case, "target")) + 10},
+        lambda case: f"the longest target has {longest_tokens(case, 'target'):,.0f} {case.unit('target')}",
+        "the recipe's 40 would cut formulas",
+    ),
+}  # fmt: skip

@@ -1,22 +1,26 @@
-"""What kind of model rows are for, where they say so: labels, tags, or, of everything else, a target for each source."""
+"""What kind of model rows are for, where they say so: one text, images, labels, tags, or, of everything else, a target for
+each source."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from regard.choices.case import Case
 from regard.choices.labels import LABEL_CHOICES
+from regard.choices.pictures import BASE, IMAGE_CHOICES
 from regard.choices.rules import CHOICES, Rule
+from regard.choices.single_text import TEXT_CHOICES
 from regard.data.columns import found_columns
 from regard.data.readers import format_of
 from regard.data.remarks import looks_like_labels, looks_like_tags
-from regard.data.survey import ColumnFacts, Survey
+from regard.data.survey import ColumnFacts
 from regard.recipe import Pairs, parse
 
 
 class Task(NamedTuple):
     """A kind of model: the rows that are for it, the recipe that it begins with, and what is chosen for it."""
 
-    fits: Callable[[Survey], bool]
-    reason: Callable[[Survey], str]
+    fits: Callable[[Case], bool]
+    reason: Callable[[Case], str]
     base: str
     rules: Mapping[str, Rule]
     source: str = "source"  # the column of the files that it reads
@@ -49,27 +53,37 @@ def tell_labels(values: ColumnFacts, where: str) -> str:
     return f"the {where} is one of {values.distinct} values, each of which comes again and again: a label for each text"
 
 
-def label_first(found: Survey) -> bool:
-    """The columns the other way round, as many files of labels have them."""
-    return looks_like_labels(found.turned)
+def leaves_words_whole(case: Case) -> bool:
+    """The tokenizer that the user asked for, if there is one: tags go with words."""
+    return bool(case.chosen.get("data.tokenizer", {}).get("kind", "word") == "word")
+
+
+def tell_tags(case: Case) -> str:
+    return (
+        f"both sides have as many words, the target has {case.found.target.vocabulary} different ones, and words in the same "
+        f"places tell {case.found.by_place:.0%} of what the most frequent one does not: a tag for each word"
+    )
 
 
 # The first that fits
 TASKS: dict[str, Task] = {
+    "one text": Task(
+        lambda case: case.found.alone,
+        lambda case: f"one text alone ({case.found.rows:,} lines): a language model of its characters",
+        "characters", TEXT_CHOICES,
+    ),
+    "images": Task(lambda case: bool(case.images), lambda case: "", BASE, IMAGE_CHOICES),
     "classifier": Task(
-        looks_like_labels, lambda found: tell_labels(found.target, "target"), "classifier", LABEL_CHOICES, writes="label"
+        lambda case: looks_like_labels(case.found), lambda case: tell_labels(case.found.target, "target"), "classifier",
+        LABEL_CHOICES, writes="label",
     ),
     "classifier, label first": Task(
-        label_first, lambda found: tell_labels(found.source, "first column"), "classifier", LABEL_CHOICES,
-        source="target", target="source", writes="label",
+        lambda case: looks_like_labels(case.found.turned), lambda case: tell_labels(case.found.source, "first column"),
+        "classifier", LABEL_CHOICES, source="target", target="source", writes="label",
     ),
     "tagger": Task(
-        looks_like_tags,
-        lambda found: f"both sides have as many words, the target has {found.target.vocabulary} different ones, and words in "
-        f"the same places tell {found.by_place:.0%} of what the most frequent one does not: a tag for each word",
-        "tagger", LABEL_CHOICES, writes="tags",
+        lambda case: looks_like_tags(case.found) and leaves_words_whole(case), tell_tags, "tagger", LABEL_CHOICES,
+        writes="tags",
     ),
-    "sequence to sequence": Task(
-        lambda found: True, lambda found: "", "bahdanau2015-small", CHOICES,
-    ),
+    "sequence to sequence": Task(lambda case: True, lambda case: "", "bahdanau2015-small", CHOICES),
 }  # fmt: skip

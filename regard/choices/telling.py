@@ -7,6 +7,8 @@ from regard.training.display import Display
 
 
 def survey_lines(found: Survey) -> list[str]:
+    if found.alone:
+        return [f"{found.rows:,} lines, {found.letters:,} characters, and no other column beside them"]
     looked = "" if found.looked_at == found.rows else f", {found.looked_at:,} of them looked into"
     return [
         f"{found.rows:,} rows{looked}",

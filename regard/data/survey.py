@@ -70,6 +70,12 @@ class Survey(NamedTuple):
     longest_ratio: dict[str, float]  # the same, the largest but for one row in a thousand, by unit
     by_place: float  # how much of the target's words those in the same places of the source tell, from 0 to 1
     columns: dict[str, ColumnFacts]
+    letters: int = 0  # of one text alone, which is counted and not looked into
+
+    @property
+    def alone(self) -> bool:
+        """One text without another beside it."""
+        return not self.columns
 
     @property
     def turned(self) -> "Survey":
@@ -123,6 +129,18 @@ def survey(files: Pairs, held_out: int | None = None, seed: int = 1) -> Survey:
     odd = sorted((seen[place][0], problem) for place, problem in suspicious_rows(pairs))
     suspects = [Fault(files.file_of("source"), line, problem) for line, problem in odd[:SHOWN]]
     return Survey(sampled.count, bad, faults, len(pairs), len(odd), suspects, **facts_of_pairs(pairs))
+
+
+def count_text(files: Pairs) -> Survey:
+    """Of one text, which is not looked into: its lines, and its characters with the line ends."""
+    lines = letters = bad = 0
+    faults = list[Fault]()
+    for rows in read_rows(files):
+        lines, letters = lines + len(rows.lines), letters + sum(len(text) + 1 for text in rows.columns["target"])
+        bad, faults = bad + len(rows.faults), (faults + rows.faults)[:SHOWN]
+    none = dict.fromkeys(("repeated", "many_targets", "same", "copied_words", "copied_letters", "copied_names"), 0.0)
+    between = {"equal_words": 0.0, "ratio": Spread(0, 0, 0), "longest_ratio": dict[str, float](), "by_place": 0.0}
+    return Survey(lines, bad, faults, 0, 0, [], **none, **between, columns={}, letters=letters)  # type: ignore[arg-type]
 
 
 def facts_of_pairs(pairs: Sequence[tuple[str, str]]) -> dict[str, Any]:
