@@ -9,6 +9,7 @@ import typer
 from regard import __version__
 from regard.cli import (
     align,
+    compare,
     continue_,
     corpora,
     data,
@@ -41,8 +42,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 for verb in (
-    train.train, tune.tune, generate.generate, predict.predict, evaluate.evaluate, align.align, look.look, plan.plan,
-    verify.verify, export.export, recipes.recipes, corpora.corpora, data.data,
+    train.train, tune.tune, generate.generate, predict.predict, evaluate.evaluate, compare.compare, align.align, look.look,
+    plan.plan, verify.verify, export.export, recipes.recipes, corpora.corpora, data.data,
 ):  # fmt: skip
     app.command(cls=Command)(with_imports(verb))
 app.command("import", cls=Command)(with_imports(import_.import_))

@@ -1,4 +1,4 @@
-"""Two models on the same rows: is one better, or was it luck? The paired bootstrap (Koehn 2004)."""
+"""Models on the same rows: is one better, or was it luck? The paired bootstrap (Koehn 2004)."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -24,16 +24,18 @@ class Compared(NamedTuple):
 
 def compare(ours: Question, theirs: Question, names: Sequence[str] = ()) -> list[Compared]:
     """By the usual metrics that apply to both models, or those named; only metrics that are functions of sums over rows."""
-    known, other = (applicable(one.trained, one.gold is not None) for one in (ours, theirs))
-    both = {name: metric for name, metric in known.items() if name in other}
-    usual = [name for name, metric in both.items() if metric.usual]
-    metrics = {name: named_metric(name, both) for name in dict.fromkeys(names or usual)}
-    evidence = [evidence_of(question, metrics) for question in (ours, theirs)]
-    found = list[Compared]()
-    for metric in metrics.values():
-        if isinstance(metric.function, Counted):
-            found.append(compared(metric.function, *(each[metric.needs] for each in evidence)))
-    return found
+    return compare_each([theirs, ours], names)[1]
+
+
+def compare_each(questions: Sequence[Question], names: Sequence[str] = ()) -> list[list[Compared]]:
+    """Each of several models beside the first, which is beside itself; each is asked once."""
+    first, *others = [applicable(one.trained, one.gold is not None) for one in questions]
+    common = {name: metric for name, metric in first.items() if all(name in other for other in others)}
+    usual = [name for name, metric in common.items() if metric.usual]
+    metrics = {name: named_metric(name, common) for name in dict.fromkeys(names or usual)}
+    evidence = [evidence_of(question, metrics) for question in questions]
+    counted = [(metric.function, metric.needs) for metric in metrics.values() if isinstance(metric.function, Counted)]
+    return [[compared(function, each[needs], evidence[0][needs]) for function, needs in counted] for each in evidence]
 
 
 def compared(function: Counted, ours: tuple[object, object], theirs: tuple[object, object]) -> Compared:
@@ -49,5 +51,7 @@ def compared(function: Counted, ours: tuple[object, object], theirs: tuple[objec
 
 def p_value(differences: npt.NDArray[np.float64], real: float) -> float:
     """The share of resampled differences that lie further from their mean than the real one from 0, as sacreBLEU has it."""
+    if real == 0:
+        return 1.0  # also where no resampled difference is another
     further = np.abs(differences - differences.mean()) > abs(real)
     return float((further.sum() + 1) / (len(differences) + 1))
