@@ -207,13 +207,13 @@ def named_metric(name: str, known: Mapping[str, Metric]) -> Metric:
     return metric
 
 
-def length_groups(sources: Sequence[str]) -> dict[int, list[int]]:
+def length_groups(sources: Sequence[str], ends: Sequence[int] = LENGTHS) -> dict[int, list[int]]:
     """The rows whose sources have up to so many words and more than the group before; under 0 what is longer than all."""
     groups: dict[int, list[int]] = {}
     for row, source in enumerate(sources):
         words = len(source.split())
-        groups.setdefault(next((end for end in LENGTHS if words <= end), 0), []).append(row)
-    return {end: groups[end] for end in [*LENGTHS, 0] if end in groups}
+        groups.setdefault(next((end for end in ends if words <= end), 0), []).append(row)
+    return {end: groups[end] for end in [*ends, 0] if end in groups}
 
 
 def by_length(inputs: Sequence[Any], outputs: Sequence[str], metric: str = "bleu") -> list[tuple[str, int, Score]]:

@@ -6,10 +6,9 @@ from statistics import mean
 from typing import Any
 
 from regard.insight.curves import Lines, Picture, Series
-from regard.lab.experiment import Asked, Experiment, Report, Row, Setting, of, verdict
+from regard.lab.experiment import Asked, Experiment, Report, Row, Setting, of, smoke
 from regard.lab.grids import spread
-from regard.lab.systems import SMOKE, System, by_length, compete, count, recipe_of, scores, sized
-from regard.recipe import Pairs
+from regard.lab.systems import SMOKE, System, Tested, by_length, compete, count, recipe_of, scores, sized
 
 ATTENDS = System("demo")
 BLIND = System("demo", ["model.decoder.attention=null", "model.decoder.context=none"])
@@ -24,8 +23,8 @@ def trial(asked: Asked, name: str, seed: int, run: Path) -> Row:
     return compete(system, asked, seed, run, judge)
 
 
-def judge(model: Any, test: str, rows: Sequence[Any], pairs: Pairs) -> Row:
-    return {**scores(model, test, rows, pairs, ["bleu", "loss"]), f"{test} by length": by_length(model, rows)}
+def judge(tested: Tested) -> Row:
+    return {**scores(tested, ["bleu", "loss"]), f"{tested.test} by length": by_length(tested)}
 
 
 def report(asked: Asked, rows: list[Row]) -> Report:
@@ -40,10 +39,11 @@ def report(asked: Asked, rows: list[Row]) -> Report:
         grid.append([f"{test}, {told(end)}", f"{first[0][1]:,}", *cells])
     for key in ("parameters", "tokens/s"):
         grid.append([key, "", *(text for name in asked.names for text in (spread(of(rows, name, key)), ""))])
-    notes = [verdict(CLAIM, holds(rows, groups, asked.names)), "the loss is in nats per token; decoding as the recipe has it"]
+    claims = [(CLAIM, holds(rows, groups, asked.names))]
+    notes = ["the loss is in nats per token; decoding as the recipe has it"]
     title = "Quality by the length of the source, with attention and without"
     panels = [lines(rows, asked.names, test, what, name) for test in tests for what, name in ((2, "BLEU"), (3, "loss"))]
-    return Report(title, grid, notes, {"bottleneck": Picture(title, panels, "; ".join(asked.budget))})
+    return Report(title, grid, claims, notes, {"bottleneck": Picture(title, panels, "; ".join(asked.budget))})
 
 
 def at(rows: list[Row], name: str, test: str, end: int) -> list[Any]:
@@ -77,11 +77,7 @@ def holds(rows: list[Row], groups: Sequence[tuple[str, int]], names: Sequence[st
 
 EXPERIMENT = Experiment(
     settings={
-        "smoke": Setting(
-            "seconds, shows no more than that it runs",
-            changes=SMOKE,
-            values={"test rows": 20},
-        ),
+        "smoke": smoke(SMOKE, **{"test rows": 20}),
         "quick": Setting(
             "some five minutes on two cores, less training than the recipe asks for",
             changes=["training.updates=400", "training.validate_every=400", "training.save_every=400", "decoding.beam=1"],

@@ -137,7 +137,9 @@ def report(found: Sequence[Contender], results: dict[str, Any], costs_of: dict[s
     notes += [results["note"]] * bool(results["note"])
     notes += [f"speed, memory and FLOPs: forward, backward and AdamW at mean lengths, on {device}", *differences(found)]
     title = f"{', '.join(one.name for one in found)}"
-    return Report(title, grid, notes, {"compare": Picture(f"Runs: {title}", [*curves(found), *bars(found, tests)], notes[0])})
+    return Report(
+        title, grid, (), notes, {"compare": Picture(f"Runs: {title}", [*curves(found), *bars(found, tests)], notes[0])}
+    )
 
 
 def beside(one: Compared) -> str:

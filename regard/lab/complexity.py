@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from regard.insight.curves import Lines, Picture, Series
-from regard.lab.experiment import Asked, Experiment, Report, Row, Setting, of, verdict
+from regard.lab.experiment import Asked, Experiment, Report, Row, Setting, of, smoke
 from regard.lab.grids import spread
 from regard.lab.pace import kept
 from regard.nn.attention import Attention
@@ -59,10 +59,10 @@ def sees_itself(whole: bool, scope: str, size: int, lengths: Lengths) -> Work:
 CASES: dict[str, Case] = {
     "recurrent": Case(recurrent, "l1 + l2", 1, 1),
     "attention": Case(partial(attends, "additive", True), "l1 l2", 2, 2),
-    "dot attention": Case(partial(attends, "dot", True), "l1 l2", 2, 2),
-    "dot attention, linear memory": Case(partial(attends, "dot", False), "l1 l2, memory l1 + l2", 2, 1),
+    "dot-attention": Case(partial(attends, "dot", True), "l1 l2", 2, 2),
+    "dot-attention-linear": Case(partial(attends, "dot", False), "l1 l2, memory l1 + l2", 2, 1),
     "self-attention": Case(partial(sees_itself, True, "global"), "n²", 2, 2),
-    "self-attention, linear memory": Case(partial(sees_itself, False, "global"), "n², memory n", 2, 1),
+    "self-attention-linear": Case(partial(sees_itself, False, "global"), "n², memory n", 2, 1),
 }
 
 
@@ -109,7 +109,7 @@ def report(asked: Asked, rows: list[Row]) -> Report:
         for key in ("CPU seconds", "bytes kept")
     ]
     notes = ["exponents are fitted to the three longest lengths; medians; memory is what is kept for the backward pass"]
-    return Report(title, grid, [*verdicts(rows), *notes], {"complexity": Picture(title, panels, "; ".join(asked.budget))})
+    return Report(title, grid, claims(rows), notes, {"complexity": Picture(title, panels, "; ".join(asked.budget))})
 
 
 def series(rows: list[Row], name: str, key: str) -> Series:
@@ -117,7 +117,7 @@ def series(rows: list[Row], name: str, key: str) -> Series:
     return Series(name, some[0]["lengths"], [mean(each) for each in zip(*(row[key] for row in some), strict=True)])
 
 
-def verdicts(rows: list[Row]) -> list[str]:
+def claims(rows: list[Row]) -> list[tuple[str, bool | None]]:
     """Time tends to its law from below: overheads and products with the states grow linearly. Half a power tells them apart."""
     found = {row["name"]: row for row in rows}
 
@@ -125,15 +125,15 @@ def verdicts(rows: list[Row]) -> list[str]:
         return abs(found[name][f"{what} exponent"] - expected) < 0.5 if name in found else None
 
     return [
-        verdict("standard seq2seq: O(l1 + l2) time (003)", near("recurrent", "time", 1)),
-        verdict("seq2seq + attention: O(l1 l2) time (003)", near("attention", "time", 2)),
-        verdict("attention computations are technically O(n²) (001)", near("self-attention", "time", 2)),
+        ("standard seq2seq: O(l1 + l2) time (003)", near("recurrent", "time", 1)),
+        ("seq2seq + attention: O(l1 l2) time (003)", near("attention", "time", 2)),
+        ("attention computations are technically O(n²) (001)", near("self-attention", "time", 2)),
     ]
 
 
 EXPERIMENT = Experiment(
     settings={
-        "smoke": Setting("seconds", values={"lengths": [8, 16, 32, 64], "size": 8, "repeats": 1}),
+        "smoke": smoke(lengths=[8, 16, 32, 64], size=8, repeats=1),
         "quick": Setting(
             "a minute on two cores", values={"lengths": [128, 256, 512, 1024, 2048, 4096], "size": 32, "repeats": 3}
         ),

@@ -32,6 +32,11 @@ class Setting:
     seeds: int = 1
     changes: Sequence[str] = ()  # key.path=value for all recipes
     values: Mapping[str, Any] = field(default_factory=dict)  # what is no key of a recipe: lengths, sizes
+    judges: bool = True  # whether it is enough to agree or disagree with anybody
+
+
+def smoke(changes: Sequence[str] = (), **values: Any) -> Setting:
+    return Setting("seconds, shows no more than that it runs", changes=changes, values=values, judges=False)
 
 
 class Asked(NamedTuple):
@@ -67,6 +72,7 @@ class Report(NamedTuple):
 
     title: str
     grid: Grid
+    claims: Sequence[tuple[str, bool | None]] = ()  # of the lecture, and whether they hold here; None: nothing can be said
     notes: Sequence[str] = ()
     pictures: Mapping[str, Picture] = {}
 
@@ -92,7 +98,8 @@ def conduct(experiment: Experiment, asked: Asked) -> tuple[list[Row], Report]:
         finally:
             ledger.close()
         found = experiment.report(asked, rows)
-        report = found._replace(notes=[*found.notes, *asked.budget])
+        verdicts = [verdict(claim, holds if asked.setting.judges else None) for claim, holds in found.claims]
+        report = found._replace(notes=[*verdicts, *found.notes, *asked.budget])
         publish(report, rows, asked.directory, asked.say)
     return rows, report
 

@@ -39,4 +39,19 @@ EXPERIMENTS: dict[str, Entry] = {
         "Pictures of positional encodings: how alike two places look",
         "001 Positional encoding",
     ),
+    "order": Entry(
+        "regard.lab.order",
+        "A bag of embeddings against a recurrent network, where order matters and where it does not",
+        "000 Variable-sized inputs: no ordering information",
+    ),
+    "copying": Entry(
+        "regard.lab.copying",
+        "Names never seen, written by copying, by PosUnk, or not at all",
+        "000 Copying; 001 Deep-Att + PosUnk",
+    ),
+    "captions": Entry(
+        "regard.lab.captions",
+        "Captions of generated pictures with soft attention, hard attention and none; where they looked",
+        "001 Caption Generation with Attention; 000 Hard attention",
+    ),
 }

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float
 
 from regard.insight.curves import Lines, Map, Panel, Picture, Series
-from regard.lab.experiment import Asked, Experiment, Report, Row, Setting, verdict
+from regard.lab.experiment import Asked, Experiment, Report, Row, Setting, smoke
 from regard.nn.positions import POSITIONS, Positions
 
 Matrix = Float[np.ndarray, "places places"]
@@ -71,7 +71,7 @@ def report(asked: Asked, rows: list[Row]) -> Report:
         "learned ones as they begin, before training",
         "sinusoid, learned: cosines; index: t s / 100²; others: added scores",
     ]
-    return Report(title, grid, [verdict(CLAIM, holds), *notes], pictures)
+    return Report(title, grid, [(CLAIM, holds)], notes, pictures)
 
 
 def how(kind: type[Positions]) -> str:
@@ -102,7 +102,7 @@ def encodings(kinds: dict[str, Positions], places: int) -> list[Panel]:
 
 EXPERIMENT = Experiment(
     settings={
-        "smoke": Setting("seconds", values={"size": 8, "places": 12}),
+        "smoke": smoke(size=8, places=12),
         "quick": Setting("seconds", values={"size": 64, "places": 64}),
         "full": Setting("seconds", values={"size": 512, "places": 256}),
     },

@@ -8,17 +8,18 @@ from typing import Any, NamedTuple
 
 import torch
 
+from regard.data.boxes import read_boxes
 from regard.data.links import read_links
 from regard.decoding.load import load
 from regard.drafting import draft
-from regard.evaluation.evaluate import evaluate, length_groups, read_test
+from regard.evaluation.evaluate import LENGTHS, evaluate, length_groups, read_test
 from regard.evaluation.metrics import METRICS
 from regard.lab.experiment import Asked, Row
 from regard.lab.pace import pace
 from regard.models import build, configure
 from regard.planning.example import shapes_of
 from regard.preparation import with_corpus
-from regard.recipe import Pairs, Recipe, read_values
+from regard.recipe import Decoding, Pairs, Recipe, read_values
 from regard.run import train
 from regard.training.callbacks import Callbacks
 
@@ -33,19 +34,30 @@ SMOKE = (
 
 
 class System(NamedTuple):
-    """`changes` are what is compared: nothing else changes them."""
+    """`changes` are what is compared: nothing else changes them, as the setting and whoever asks may change all others."""
 
     recipe: str
     changes: Sequence[str] = ()
-    sizes: Sequence[str] = ()  # which may be asked for otherwise
+    data: Sequence[str] = ()
+    sizes: Sequence[str] = ()
 
 
-Judge = Callable[[Any, str, Sequence[Any], Pairs], Row]  # of a trained model, a test set's name, its rows and where they are
+class Tested(NamedTuple):
+    """What is judged: a trained model, on the rows of a test set."""
+
+    model: Any
+    test: str
+    rows: Sequence[Any]
+    pairs: Pairs  # where they are
+    whole: Recipe  # with which it was trained
+
+
+Judge = Callable[[Tested], Row]
 
 
 def recipe_of(system: System, asked: Asked, seed: int = 1) -> Recipe:
-    """The recipe; then the setting's changes, the system's sizes, those that were asked for, and what is compared."""
-    changes = [*asked.setting.changes, *system.sizes, *asked.changes, *system.changes, f"training.seed={seed}"]
+    """The recipe; then its data, the setting's changes, its sizes, what was asked for, and what is compared."""
+    changes = [*system.data, *asked.setting.changes, *system.sizes, *asked.changes, *system.changes, f"training.seed={seed}"]
     return draft(read_values(system.recipe), asked.files, changes)
 
 
@@ -74,23 +86,26 @@ def compete(system: System, asked: Asked, seed: int, run: Path, judge: Judge) ->
     whole, model = with_corpus(recipe, run), load(run)
     row: Row = {"updates": recipe.training.updates, "training seconds": round(seconds, 1), **pace(whole, run)}
     for test, pairs in whole.data.test.items():
-        row |= judge(model, test, read_test(pairs, model.fields)[: asked.setting.values.get("test rows")], pairs)
+        rows = read_test(pairs, model.fields)[: asked.setting.values.get("test rows")]
+        row |= judge(Tested(model, test, rows, pairs, whole))
     return row
 
 
-def scores(model: Any, test: str, rows: Sequence[Any], pairs: Pairs, names: Sequence[str] = (), **settings: Any) -> Row:
+def scores(tested: Tested, names: Sequence[str] = (), decoding: Decoding | None = None) -> Row:
     """The usual metrics, or those named, each called by its test set."""
+    model, test, rows, pairs, _ = tested
     gold = None if pairs.alignment is None else read_links(pairs.alignment)[: len(rows)]
-    decoding = model.settings(**settings) if settings else None
-    found, _ = evaluate(model, rows, gold, decoding, names=names)
+    boxes = None if pairs.boxes is None else read_boxes(pairs.boxes, [row[-1] for row in read_test(pairs, model.fields)])
+    found, _ = evaluate(model, rows, gold, decoding, names=names, boxes=None if boxes is None else boxes[: len(rows)])
     return {f"{test} {score.name}": round(score.value, 4) for score in found}
 
 
-def by_length(model: Any, rows: Sequence[Any], metric: str = "bleu") -> list[tuple[int, int, float, float]]:
+def by_length(tested: Tested, metric: str = "bleu", ends: Sequence[int] = LENGTHS) -> list[tuple[int, int, float, float]]:
     """For sources of so many words at the most: how many there are, the metric of their outputs, and the loss per token."""
+    model, rows = tested.model, tested.rows
     outputs, likelihoods = model.generate([row[0] for row in rows]), model.score([tuple(row) for row in rows])
     found = []
-    for end, places in length_groups([row[0] for row in rows]).items():
+    for end, places in length_groups([row[0] for row in rows], ends).items():
         score = METRICS[metric]([outputs[place] for place in places], [rows[place][-1] for place in places]).value
         log_probs, tokens = zip(*(likelihoods[place] for place in places), strict=True)
         found.append((end, len(places), round(score, 3), round(-sum(log_probs) / sum(tokens), 4)))

@@ -34,7 +34,11 @@ def counted():
             "scores", [Bars("", "name", "score", [Series("", [row["name"] for row in rows], [row["score"] for row in rows])])]
         )
         return Report(
-            "title", [["name", "score"], *([row["name"], f"{row['score']}"] for row in rows)], ["a note"], {"scores": picture}
+            "title",
+            [["name", "score"], *([row["name"], f"{row['score']}"] for row in rows)],
+            (),
+            ["a note"],
+            {"scores": picture},
         )
 
     return Experiment({"quick": SETTING}, lambda: ["a", "b"], trial, report), run
@@ -112,7 +116,7 @@ def test_bottleneck_from_the_command_line(tmp_path):
     code, out, err = regard(*words)
     assert code == 0
     assert "test, up to 5" in out
-    assert "with the lecture" in out
+    assert "not judged here: the lecture" in out  # it shows no more than that it runs
     assert "1 of 2: attention, seed 1" in err
     rows = json.loads(regard(*words, "--json").out)["rows"]
     budgets = [row["parameters"] for row in rows]

@@ -126,7 +126,7 @@ def test_from_the_command_line(name, tmp_path):
     words = ["lab", name, "--setting", "smoke", "--names", some, "--out", tmp_path / "out", "--quiet"]
     code, out, err = regard(*words)
     assert (code, err) == (0, "")
-    assert "with the lecture" in out
+    assert "not judged here: the lecture" in out
     assert (tmp_path / "out" / f"{name}.png").read_bytes()[:4] == b"\x89PNG"
     assert len(json.loads((tmp_path / "out" / "results.json").read_text())["rows"]) == 2
     assert "was begun with" in refused("lab", name, "--quick", "--out", tmp_path / "out")
