@@ -8,7 +8,7 @@ from typing import Any
 from regard.insight.curves import Lines, Picture, Series
 from regard.lab.experiment import Asked, Experiment, Report, Row, Setting, of, smoke
 from regard.lab.grids import spread
-from regard.lab.systems import SMOKE, System, Tested, by_length, compete, count, recipe_of, scores, sized
+from regard.lab.systems import SMOKE, Examined, System, by_length, compete, count, recipe_of, scores, sized
 
 ATTENDS = System("demo")
 BLIND = System("demo", ["model.decoder.attention=null", "model.decoder.context=none"])
@@ -23,7 +23,7 @@ def trial(asked: Asked, name: str, seed: int, run: Path) -> Row:
     return compete(system, asked, seed, run, judge)
 
 
-def judge(tested: Tested) -> Row:
+def judge(tested: Examined) -> Row:
     return {**scores(tested, ["bleu", "loss"]), f"{tested.test} by length": by_length(tested)}
 
 

@@ -2,7 +2,7 @@
 
 from regard.lab.contest import Claim, Contest
 from regard.lab.experiment import Setting, smoke
-from regard.lab.systems import System, Tested, scores
+from regard.lab.systems import Examined, System, scores
 
 SCENES = (
     "data.corpus={name: scenes}", "data.fields={source: {kind: image, height: 48, width: 48, channels: 3}}",
@@ -10,7 +10,7 @@ SCENES = (
 )  # fmt: skip
 
 
-def judge(tested: Tested) -> dict[str, float]:
+def judge(tested: Examined) -> dict[str, float]:
     names = ["exact", "bleu", "loss", *(["pointing"] if tested.model.has_attention and tested.pairs.boxes else [])]
     return scores(tested, names)
 

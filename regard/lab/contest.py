@@ -33,6 +33,8 @@ class Contest(NamedTuple):
     claims: Sequence[Claim] = ()
     notes: Sequence[str] = ()
     prepare: Callable[[Asked, str], Asked] = lambda asked, name: asked
+    beside: Sequence[str] = ()  # columns of the lecture's own table
+    lecture: Mapping[str, Sequence[str]] = {}  # what it has in them, by system
 
     def experiment(self, settings: Mapping[str, Setting]) -> Experiment:
         return Experiment(settings, lambda: list(self.systems), self.trial, self.report)
@@ -44,8 +46,10 @@ class Contest(NamedTuple):
 
     def report(self, asked: Asked, rows: list[Row]) -> Report:
         columns = [*self.columns, *COST]
-        grid = [["system", *columns]]
-        grid += [[name, *(spread(of(rows, name, column)) for column in columns)] for name in asked.names]
+        grid = [["system", *columns, *self.beside]]
+        for name in asked.names:
+            figures = [spread(of(rows, name, column)) for column in columns]
+            grid.append([name, *figures, *self.lecture.get(name, [""] * len(self.beside))])
         panels = [bars(asked.names, rows, column) for column in self.drawn]
         return Report(
             self.title,

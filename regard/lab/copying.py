@@ -5,7 +5,7 @@ from typing import Any
 
 from regard.lab.contest import Claim, Contest
 from regard.lab.experiment import Asked, Experiment, Row, Setting, smoke
-from regard.lab.systems import SMOKE, System, Tested, compete, scores
+from regard.lab.systems import SMOKE, Examined, System, compete, scores
 
 PLAIN, REPLACES = "plain", "PosUnk"
 TESTS = ("test", "test-names")
@@ -15,7 +15,7 @@ def words_of(path: Path) -> set[str]:
     return {word for line in path.read_text(encoding="utf-8").splitlines() for word in line.split()}
 
 
-def names_written(tested: Tested, outputs: list[str]) -> tuple[int, int]:
+def names_written(tested: Examined, outputs: list[str]) -> tuple[int, int]:
     """Of the words that no training target has and that stand in source and target: how many outputs have them, of how many."""
     train = tested.whole.data.train
     assert train is not None
@@ -27,7 +27,7 @@ def names_written(tested: Tested, outputs: list[str]) -> tuple[int, int]:
     return right, asked
 
 
-def judge(tested: Tested, **settings: Any) -> Row:
+def judge(tested: Examined, **settings: Any) -> Row:
     if tested.test not in TESTS and "test-names" in tested.whole.data.test:
         return {}
     decoding = tested.model.settings(**settings)

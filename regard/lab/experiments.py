@@ -54,4 +54,19 @@ EXPERIMENTS: dict[str, Entry] = {
         "Captions of generated pictures with soft attention, hard attention and none; where they looked",
         "001 Caption Generation with Attention; 000 Hard attention",
     ),
+    "alignment": Entry(
+        "regard.lab.alignment",
+        "The alignment error rate of every score, scope and selection, on generated Latin or on given gold data",
+        "002 Attention is Great: alignment for free; 001 A Family of Attention Mechanisms",
+    ),
+    "translation": Entry(
+        "regard.lab.translation",
+        "The systems of the lecture's table of translation under one budget, beside its columns",
+        "001 Why transformers? (BLEU and training cost)",
+    ),
+    "summarisation": Entry(
+        "regard.lab.summarisation",
+        "An RNN with attention, T-ED, T-D, T-DMCA and experts on generated long documents",
+        "001 Text summarization",
+    ),
 }

@@ -7,7 +7,7 @@ from regard.corpora.files import write_lines
 from regard.drafting import Files
 from regard.lab.contest import Claim, Contest
 from regard.lab.experiment import Asked, Setting, smoke
-from regard.lab.systems import System, Tested, scores
+from regard.lab.systems import Examined, System, scores
 
 FILLERS = [f"w{number}" for number in range(30)]
 LENGTH = 8
@@ -45,7 +45,7 @@ def prepare(asked: Asked, name: str) -> Asked:
     return asked._replace(files=Files(*sections))
 
 
-def judge(tested: Tested) -> dict[str, float]:
+def judge(tested: Examined) -> dict[str, float]:
     return scores(tested, ["accuracy", "loss"])
 
 

@@ -19,7 +19,7 @@ from regard.lab.pace import pace
 from regard.models import build, configure
 from regard.planning.example import shapes_of
 from regard.preparation import with_corpus
-from regard.recipe import Decoding, Pairs, Recipe, read_values
+from regard.recipe import Decoding, Pairs, Recipe, override, read_values
 from regard.run import train
 from regard.training.callbacks import Callbacks
 
@@ -42,7 +42,7 @@ class System(NamedTuple):
     sizes: Sequence[str] = ()
 
 
-class Tested(NamedTuple):
+class Examined(NamedTuple):
     """What is judged: a trained model, on the rows of a test set."""
 
     model: Any
@@ -52,13 +52,13 @@ class Tested(NamedTuple):
     whole: Recipe  # with which it was trained
 
 
-Judge = Callable[[Tested], Row]
+Judge = Callable[[Examined], Row]
 
 
 def recipe_of(system: System, asked: Asked, seed: int = 1) -> Recipe:
-    """The recipe; then its data, the setting's changes, its sizes, what was asked for, and what is compared."""
-    changes = [*system.data, *asked.setting.changes, *system.sizes, *asked.changes, *system.changes, f"training.seed={seed}"]
-    return draft(read_values(system.recipe), asked.files, changes)
+    """The recipe on its data, or on the files; then the setting's changes, its sizes, what was asked for, what is compared."""
+    changes = [*asked.setting.changes, *system.sizes, *asked.changes, *system.changes, f"training.seed={seed}"]
+    return draft(override(read_values(system.recipe), system.data), asked.files, changes)
 
 
 def trained(recipe: Recipe, run: Path, asked: Asked) -> float:
@@ -87,11 +87,11 @@ def compete(system: System, asked: Asked, seed: int, run: Path, judge: Judge) ->
     row: Row = {"updates": recipe.training.updates, "training seconds": round(seconds, 1), **pace(whole, run)}
     for test, pairs in whole.data.test.items():
         rows = read_test(pairs, model.fields)[: asked.setting.values.get("test rows")]
-        row |= judge(Tested(model, test, rows, pairs, whole))
+        row |= judge(Examined(model, test, rows, pairs, whole))
     return row
 
 
-def scores(tested: Tested, names: Sequence[str] = (), decoding: Decoding | None = None) -> Row:
+def scores(tested: Examined, names: Sequence[str] = (), decoding: Decoding | None = None) -> Row:
     """The usual metrics, or those named, each called by its test set."""
     model, test, rows, pairs, _ = tested
     gold = None if pairs.alignment is None else read_links(pairs.alignment)[: len(rows)]
@@ -100,7 +100,7 @@ def scores(tested: Tested, names: Sequence[str] = (), decoding: Decoding | None 
     return {f"{test} {score.name}": round(score.value, 4) for score in found}
 
 
-def by_length(tested: Tested, metric: str = "bleu", ends: Sequence[int] = LENGTHS) -> list[tuple[int, int, float, float]]:
+def by_length(tested: Examined, metric: str = "bleu", ends: Sequence[int] = LENGTHS) -> list[tuple[int, int, float, float]]:
     """For sources of so many words at the most: how many there are, the metric of their outputs, and the loss per token."""
     model, rows = tested.model, tested.rows
     outputs, likelihoods = model.generate([row[0] for row in rows]), model.score([tuple(row) for row in rows])

@@ -12,7 +12,7 @@ from calling import regard
 from regard.lab import copying, order
 from regard.lab.contest import Claim, Contest
 from regard.lab.experiment import Asked, Setting, conduct
-from regard.lab.systems import System, Tested, recipe_of
+from regard.lab.systems import Examined, System, recipe_of
 
 RECIPE = System("demo", ["model.decoder.hidden_size=5"], ["data.batch_tokens=1", "training.updates=1"], ["training.updates=3"])
 
@@ -72,7 +72,7 @@ def test_names_are_counted_where_they_can_be_copied(tmp_path):
     train.write_text("Marcus works\nthe slave sees\n")
     rows = [("Titus videt Marcus", "Titus sees Marcus"), ("Gaii Titus", "of Gaius Titus"), ("nihil", "nothing")]
     whole = SimpleNamespace(data=SimpleNamespace(train=SimpleNamespace(file_of=lambda column: {"target": train}[column])))
-    tested = Tested(None, "test-names", rows, None, whole)
+    tested = Examined(None, "test-names", rows, None, whole)
     assert copying.names_written(tested, ["Titus sees Marcus", "of the slave", "nothing"]) == (1, 2)
     assert copying.names_written(tested, ["Titus", "Titus", "Titus"]) == (2, 2)
 
