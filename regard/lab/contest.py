@@ -28,7 +28,7 @@ class Contest(NamedTuple):
     title: str
     systems: Mapping[str, System]
     judge: Judge
-    columns: Sequence[str]  # figures of a row; those that a row lacks stay empty
+    columns: Sequence[str]  # figures of a row; those that no row has are left out
     drawn: Sequence[str]  # which of them are drawn
     claims: Sequence[Claim] = ()
     notes: Sequence[str] = ()
@@ -45,12 +45,13 @@ class Contest(NamedTuple):
         return compete(system._replace(sizes=sizes), self.prepare(asked, name), seed, run, self.judge)
 
     def report(self, asked: Asked, rows: list[Row]) -> Report:
-        columns = [*self.columns, *COST]
+        known = {key for row in rows for key in row}
+        columns = [column for column in (*self.columns, *COST) if column in known]
         grid = [["system", *columns, *self.beside]]
         for name in asked.names:
             figures = [spread(of(rows, name, column)) for column in columns]
             grid.append([name, *figures, *self.lecture.get(name, [""] * len(self.beside))])
-        panels = [bars(asked.names, rows, column) for column in self.drawn]
+        panels = [bars(asked.names, rows, column) for column in self.drawn if column in known]
         return Report(
             self.title,
             grid,

@@ -61,7 +61,9 @@ class Asked(NamedTuple):
     def budget(self) -> list[str]:
         """What a table has to say of its conditions."""
         changed = " ".join([*self.setting.changes, *self.changes])
-        values = ", ".join(f"{name} {value}" for name, value in self.setting.values.items())
+        given = self.setting.values.items()
+        told = {name: "as conditions.json has them" if isinstance(value, Mapping) else value for name, value in given}
+        values = ", ".join(f"{name} {value}" for name, value in told.items())
         device = "cuda" if torch.cuda.is_available() else f"cpu, {torch.get_num_threads()} threads"
         lines = [f"{self.seeds} seed{'s' * (self.seeds > 1)} (1 to {self.seeds}); {self.setting.about}; measured on {device}"]
         return lines + [f"in every recipe: {changed}"] * bool(changed) + [values] * bool(values)

@@ -49,6 +49,8 @@ def spread(values: Sequence[float]) -> str:
 
 
 def shown(value: object) -> str:
+    if isinstance(value, float) and abs(value) >= 1e6:
+        return f"{value:.3g}"
     if isinstance(value, float):
         return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3f}"
     return f"{value:,}" if isinstance(value, int) else str(value)

@@ -20,11 +20,12 @@ TIMED = 20  # updates whose speed is taken, after as many that are not
 
 
 def pace(recipe: Recipe, run: Path) -> dict[str, Any]:
-    """Target tokens a second of whole updates, and the memory they take."""
+    """Target tokens a second of whole updates for likelihood, and the memory they take."""
     device, prepared = choose_device(recipe.training.device), prepare(recipe, run, lambda _: None)
     model = build(configure(recipe.model), *prepared.shapes).to(device)
     feed = feed_of(prepared.store, prepared.plan, model.writes, recipe.training)
-    trainer = Trainer(model, feed, recipe.training, None, Group(0, 1, device), dict)
+    training = recipe.training.model_copy(update={"risk": None})
+    trainer = Trainer(model, feed, training, None, Group(0, 1, device), dict)
     update(trainer, range(TIMED))
     memory = peak(trainer, device)
     settle(device)

@@ -4,15 +4,18 @@ import json
 from collections import Counter, defaultdict
 from itertools import islice
 from pathlib import Path
+from random import Random
 from types import SimpleNamespace
 
 import pytest
 from calling import regard
 
-from regard.lab import copying, order
+from regard.lab import alignment, captions, copying, order, summarisation, translation
 from regard.lab.contest import Claim, Contest
 from regard.lab.experiment import Asked, Setting, conduct
 from regard.lab.systems import Examined, System, recipe_of
+from regard.models import configure
+from regard.planning.lecture import ROWS
 
 RECIPE = System("demo", ["model.decoder.hidden_size=5"], ["data.batch_tokens=1", "training.updates=1"], ["training.updates=3"])
 
@@ -83,6 +86,9 @@ def test_names_are_counted_where_they_can_be_copied(tmp_path):
         ("order", "bag-order,rnn-presence"),
         ("copying", "plain,PosUnk"),
         pytest.param("copying", "copy-added,copy-gated", marks=pytest.mark.slow),
+        ("summarisation", "t-d,t-dmca-moe"),
+        pytest.param("alignment", "score-additive,scope-monotonic,selection-sparsemax", marks=pytest.mark.slow),
+        pytest.param("translation", "deepatt-posunk,gnmt-rl,transformer", marks=pytest.mark.slow),
         pytest.param("captions", "soft,hard,none", marks=pytest.mark.slow),
     ],
 )
@@ -97,3 +103,46 @@ def test_from_the_command_line(name, names, tmp_path):
     assert (tmp_path / "systems.png").exists()
     if name == "copying" and "PosUnk" in names:  # it decodes what `plain` has trained
         assert not (tmp_path / "PosUnk-1").exists()
+
+
+@pytest.mark.parametrize("words", [40, 200])
+def test_a_summary_says_what_the_document_says_on_its_topic(words):
+    for number in range(50):
+        text, summary = summarisation.document(Random(f"{number}"), words)
+        head, *sentences = text.removesuffix(" .").split(" . ")
+        topic = head.removeprefix("topic ")
+        assert [one for one in sentences if one.split()[0] == topic] == summary.removesuffix(" .").split(" . ")
+        assert words <= len(text.split()) < words + 10
+
+
+def test_every_entry_of_attention_is_aligned():
+    systems = alignment.systems()
+    assert list(systems) == [f"{part}-{name}" for part, table in alignment.PARTS.items() for name in table]
+    recipe = recipe_of(systems["scope-local_m"], Asked(Setting(""), [], 1, Path()))
+    assert recipe.model["decoder"]["attention"]["scope"] == "local_m"
+
+
+@pytest.mark.parametrize("setting", ["smoke", "quick", "full"])
+@pytest.mark.parametrize("experiment", [translation, summarisation, captions], ids=lambda module: module.__name__)
+def test_every_system_is_a_model_in_every_setting(experiment, setting):
+    """Its changes fit its recipe; systems of the table differ in the shape of the model, not in the budget."""
+    contest, chosen = experiment.CONTEST, experiment.EXPERIMENT.settings[setting]
+    there, budgets = Asked(chosen, [], 1, Path()), set()
+    for name, system in contest.systems.items():
+        sizes = {**chosen.values.get("sizes", {}), **chosen.values.get("widths", {})}.get(name, ())
+        recipe = recipe_of(system._replace(sizes=[*system.sizes, *sizes]), there)
+        configure(recipe.model)
+        if setting != "full":
+            budgets.add((recipe.training.updates, recipe.data.batch_tokens, recipe.training.learning_rate > 0))
+    assert len(budgets) <= 1
+    assert contest.lecture.keys() <= contest.systems.keys()
+
+
+def test_the_lectures_flops_are_those_of_the_plan():
+    """`regard plan` has them too."""
+    names = {"bytenet2016-small": "bytenet2016", "deepatt2016-small": "deepatt2016", "gnmt2016-rl-small": "gnmt2016"}
+    names |= {"convs2s2017-small": "convs2s2017", "shazeer2017-moe-small": "shazeer2017-moe"}
+    for name, (_, _, german, french) in translation.LECTURE.items():
+        known = {"transformer": "vaswani2017-base", "transformer-big": "vaswani2017-big"}
+        row = ROWS[known.get(name) or names[translation.SYSTEMS[name].recipe]]
+        assert (row.german, row.french) == tuple(float(one) if one else None for one in (german, french))
