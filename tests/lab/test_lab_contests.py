@@ -42,8 +42,8 @@ def test_a_table_has_means_and_claims_need_their_systems(tmp_path, monkeypatch):
     contest = Contest("title", {"one": RECIPE, "two": RECIPE}, lambda tested: {}, ["score", "other"], ["score"], claims)
     monkeypatch.setattr(Contest, "trial", lambda self, asked, name, seed, run: {"score": figures[name, seed]})
     _, report = conduct(contest.experiment({"quick": Setting("")}), asked(tmp_path))
-    assert report.grid[0][:3] == ["system", "score", "other"]
-    assert [row[:3] for row in report.grid[1:]] == [["one", "2.000 ± 1.414", ""], ["two", "5.000 ± 0.000", ""]]
+    assert report.grid[0] == ["system", "score"]  # nothing has the other
+    assert report.grid[1:] == [["one", "2.000 ± 1.414"], ["two", "5.000 ± 0.000"]]
     assert [note.partition(":")[0] for note in report.notes[:3]] == [
         "agrees with the lecture", "DISAGREES with the lecture", "not judged here",
     ]  # fmt: skip
