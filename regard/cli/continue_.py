@@ -32,7 +32,8 @@ def continue_(
 
     Example: regard continue runs/model "two times three equals" --greedy
     """
-    from regard.cli.generate import given, one_line
+    from regard.cli.generate import given
+    from regard.cli.outputs import one_line
     from regard.decoding.language import TrainedLanguageModel
     from regard.decoding.load import load_as
     from regard.decoding.sampling import Sampling

@@ -238,7 +238,7 @@ def with_deciding(trained: "Trained", test: TestSet, by: str | None) -> list[str
 
 
 def write_outputs(path: Path, outputs: Sequence[str], as_jsonl: bool) -> None:
-    from regard.cli.generate import one_line
+    from regard.cli.outputs import one_line
     from regard.data.jsonl import json_line
 
     as_line = (lambda text: json_line({"output": text})) if as_jsonl else (lambda text: f"{one_line(text)}\n")

@@ -1,21 +1,27 @@
 """`regard generate`"""
 
+import json
+import os
 import sys
 from collections import Counter
-from collections.abc import Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TextIO
 
 import typer
 
 from regard.cli import failures
-from regard.cli.asking import incoming
+from regard.cli.asking import Incoming, lines_of, standard_input
+from regard.cli.outputs import Form, pharaoh
+from regard.cli.progress import progress
 
 if TYPE_CHECKING:
-    from regard.decoding.forcing import TeacherForced
+    from regard.cli.json_lines import Asked
+    from regard.decoding.generator import TrainedGenerator
     from regard.decoding.hypothesis import Hypothesis
-    from regard.decoding.reading import Pair
+    from regard.decoding.trained import Answers
 
 
 def generate(
@@ -45,7 +51,21 @@ def generate(
     jsonl: Annotated[
         bool, typer.Option("--jsonl", help="Read and write JSON, one value per line: a text, or an object with `source`.")
     ] = False,
+    token_scores: Annotated[
+        bool, typer.Option("--token-scores", help="Print `text<TAB>log p of each token`; with --jsonl, the tokens too.")
+    ] = False,
+    moses: Annotated[
+        bool, typer.Option("--moses", help="N-best lists with `LogProb= x Length= n` before the score, as Moses reads them.")
+    ] = False,
+    details: Annotated[
+        bool, typer.Option("--details", help="With --jsonl: scores, tokens, why it ended, and links between words.")
+    ] = False,
+    file: Annotated[Path | None, typer.Option("--input", help="Read this file (.gz too) instead of standard input.")] = None,
+    output: Annotated[Path | None, typer.Option(help="Write to this file instead of standard output.")] = None,
     unbuffered: Annotated[bool, typer.Option("--unbuffered", help="Answer each line at once.")] = False,
+    processes: Annotated[
+        int | None, typer.Option(min=1, max=1024, help="Answer in so many processes of one thread (one per core of a CPU).")
+    ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     precision: Annotated[
         str | None, typer.Option(help="Faster on a CPU: float32, bfloat16 or int8 weights in an engine (docs/speed.md).")
@@ -59,17 +79,23 @@ def generate(
 
     Settings of the recipe's section `decoding` are changed as in training: regard generate RUN min_length=5 no_repeat_ngram=3
 
+    Files may be of any size: 1,024 lines are read, answered in order of their length (each text once) and written.
+
     With --jsonl texts may have line feeds: {"id": 7, "source": "two\\nlines"} gets `output` beside its own keys.
     """
-    from regard.cli.json_lines import Asked, answered, asked
     from regard.data.dictionary import read_dictionary
     from regard.decoding.load import load_generator
     from regard.decoding.sampling import Sampling
+    from regard.decoding.trace import Details
+    from regard.decoding.workers import threads_for
     from regard.errors import UserError
     from regard.recipe import parse
 
-    given_lines = incoming(unbuffered)
-    trained = load_generator(run, device, precision)
+    form = formed(Form(n_best, scores, token_scores or details, moses, details), jsonl)
+    source = lines_in(file, output, unbuffered)
+    number = count_processes(processes, device, source)
+    with threads_for(number):
+        trained = load_generator(run, device, precision)
     if trained.engine is not None:
         for part, reason in trained.engine.own.items():
             typer.echo(f"note: the {part} runs as it was trained, in float32: {reason}", err=True)
@@ -89,29 +115,100 @@ def generate(
         if not settings.replace_unknown:
             raise UserError("--dictionary says what unknown words are replaced by: add --replace-unknown")
         trained.dictionary = read_dictionary(dictionary)
+    wanted = Details(form.token_scores, alignments is not None or (details and trained.has_attention))
+    ask = partial(trained.answer, settings=settings, sampling=sampling, details=wanted)
+    with threads_for(number), opened(output, sys.stdout) as out, opened(alignments, None) as links:
+        failed = write_answers(Job(trained, ask, source, number, jsonl), form, out or sys.stdout, links)
+    failures.leave(failed)
+
+
+class Job(NamedTuple):
+    """What is to be answered, and by whom."""
+
+    trained: "TrainedGenerator"
+    ask: Callable[..., "Answers[list[Hypothesis]]"]
+    source: Incoming
+    processes: int
+    jsonl: bool
+
+    @property
+    def windows(self) -> Iterator["Asked"]:
+        from regard.cli.json_lines import Asked, asked
+
+        for block in self.source.blocks:
+            yield asked(*block) if self.jsonl else Asked(block.texts, (), block.problems, block.size)
+
+    def answer(self, items: Sequence[tuple[str, ...]]) -> "Answers[list[Hypothesis]]":
+        """Texts, and what each asks of its output as JSON."""
+        constraints = [json.loads(asked or "{}") for _, asked in items]
+        return self.ask([text for text, _ in items], constraints=constraints if any(constraints) else None)
+
+
+def write_answers(job: Job, form: Form, out: TextIO, links: TextIO | None) -> bool:
+    """In order, window by window; true if some lines have failed."""
+    from regard.decoding.files import answered
+
     number, failed, cuts = 0, False, Counter[str]()
-    with alignments.open("w", encoding="utf-8") if alignments is not None else nullcontext() as links:
-        for lines in given_lines:
-            given_rows = asked(lines) if jsonl else Asked(lines)
-            found = trained.answer(given_rows.texts, settings, sampling, constraints=given_rows.constraints or None)
-            problems = dict(sorted({**found.problems, **given_rows.problems}.items()))
-            failures.name_each(problems, "<stdin>:", "its output is empty", number + 1)
-            failed = failed or bool(problems)
+    told = f"{job.processes} processes" if job.processes > 1 else ""
+    with progress(job.source.size, told, seen=not (out.isatty() or job.source.at_once)) as tell:
+        for window, found in answered(job.windows, job.answer, job.processes):
+            problems = dict(sorted({**found.problems, **window.problems}.items()))
+            failures.name_each(problems, job.source.where, "its output is empty", number + 1)
+            for index, hypotheses in enumerate(found.results):
+                if job.jsonl:
+                    out.write(form.json(window.rows[index], hypotheses, problems.get(index), job.trained.target))
+                else:
+                    out.write(form.line(number + index, hypotheses or [], index in problems))
+                if links is not None:
+                    links.write(pharaoh(hypotheses[0] if hypotheses else None) + "\n")
+            out.flush()
             cuts.update(found.cuts.values())
-            if jsonl:
-                sys.stdout.writelines(answered(given_rows.rows, found.results, problems, n_best, scores))
-            else:
-                for index, hypotheses in enumerate(found.results, start=number):
-                    sys.stdout.write(answer(index, hypotheses or [], n_best, scores, hypotheses is None))
-            sys.stdout.flush()
-            if links is not None:
-                outputs = [hypotheses[0].text if hypotheses else "" for hypotheses in found.results]
-                pairs = list(zip(failures.without(given_rows.texts, found.problems, ""), outputs, strict=True))
-                failed = write_links(trained, pairs, links, number + 1) or failed
-            number += len(lines)
+            failed, number = failed or bool(problems), number + len(window.texts)
+            tell(len(window.texts), window.size)
     for key, count in cuts.items():
         typer.echo(f"warning: {count:,} of {number:,} outputs were cut at {key} before they ended; raise it", err=True)
-    failures.leave(failed)
+    return failed
+
+
+def formed(form: Form, jsonl: bool) -> Form:
+    from regard.errors import UserError
+
+    if form.details and not jsonl:
+        raise UserError("--details are the keys of an object: add --jsonl")
+    if form.moses and (form.n_best is None or jsonl):
+        raise UserError("--moses is a form of n-best lists: add --n-best, and leave out --jsonl")
+    if form.token_scores and form.n_best is not None and not jsonl:
+        raise UserError("--token-scores of n-best lists have no place in a line: add --jsonl")
+    return form
+
+
+def lines_in(file: Path | None, output: Path | None, unbuffered: bool) -> Incoming:
+    from regard.errors import UserError
+
+    if file is not None and output is not None and output.exists() and file.exists() and output.samefile(file):
+        raise UserError(f"{output}: --input and --output are the same file")
+    return standard_input(unbuffered) if file is None else lines_of(file, unbuffered)
+
+
+def count_processes(given: int | None, device: str, source: Incoming) -> int:
+    """As asked for, or one for each core; one where each line is answered at once, or on a GPU."""
+    from regard.decoding.workers import usual_processes
+    from regard.errors import UserError
+    from regard.models.device import choose_device
+
+    chosen = choose_device(device)
+    if given is not None and given > 1 and (chosen.type != "cpu" or not hasattr(os, "fork")):
+        raise UserError(f"--processes {given}: several processes are for CPUs, and this is {chosen}; leave it out")
+    return 1 if source.at_once else given or usual_processes(chosen)
+
+
+@contextmanager
+def opened(path: Path | None, otherwise: TextIO | None) -> Iterator[TextIO | None]:
+    if path is None:
+        yield otherwise
+        return
+    with path.open("w", encoding="utf-8", newline="\n") as file:
+        yield file
 
 
 def changed(changes: Sequence[str]) -> dict[str, Any]:
@@ -126,31 +223,3 @@ def changed(changes: Sequence[str]) -> dict[str, Any]:
 
 def given(**options: Any) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value is not None}
-
-
-def answer(number: int, hypotheses: Sequence["Hypothesis"], n_best: int | None, scores: bool, failed: bool = False) -> str:
-    """What is printed for one line. An empty line has no hypotheses: its output is empty, and certain; one that failed has
-    the score of what cannot be."""
-    rows = [(one_line(one.text), one.score) for one in hypotheses] or [("", float("-inf") if failed else 0.0)]
-    if n_best is not None:
-        return "".join(f"{number} ||| {text} ||| {score:.6f}\n" for text, score in rows[:n_best])
-    text, score = rows[0]
-    return f"{score:.6f}\t{text}\n" if scores else f"{text}\n"
-
-
-LINE_ENDS = {ord(end): " " for end in "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"}  # wherever `str.splitlines` cuts
-
-
-def one_line(text: str) -> str:
-    """Each character that some reader takes for the end of a line becomes a space."""
-    return text.translate(LINE_ENDS).encode("utf-8", errors="replace").decode("utf-8")
-
-
-def write_links(trained: "TeacherForced", pairs: Sequence["Pair"], file: TextIO, first: int) -> bool:
-    """A line for each pair; true if some have none, for what was written may be too long to be read again."""
-    from regard.data.links import format_links
-
-    found = trained.aligned(pairs, [trained.reading])
-    failures.name_each(found.problems, "<stdin>:", "it has no links", first)
-    file.writelines(("" if each is None else format_links(each[0].links)) + "\n" for each in found.results)
-    return bool(found.problems)

@@ -1,10 +1,8 @@
 """`--jsonl`: texts of any number of lines, each a JSON value in a line of its own, with whatever else their objects hold."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-if TYPE_CHECKING:
-    from regard.decoding.hypothesis import Hypothesis
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 
 class Asked(NamedTuple):
@@ -13,43 +11,32 @@ class Asked(NamedTuple):
     texts: list[str]
     rows: Sequence[dict[str, Any]] = ()
     problems: Mapping[int, str] = {}
+    size: int = 0  # bytes of the lines
 
     @property
-    def constraints(self) -> list[dict[str, Any]]:
-        """What each object asks of its output: `prefix`, `must` and their kin."""
+    def items(self) -> list[tuple[str, str]]:
+        """Each text, and what its object asks of the output (`prefix`, `must` and their kin) as JSON; nothing, mostly."""
         from regard.recipe import Constraints
 
-        return [{key: row[key] for key in Constraints.model_fields if key in row} for row in self.rows]
+        asked = [{key: row[key] for key in Constraints.model_fields if key in row} for row in self.rows]
+        given = [json.dumps(one) if one else "" for one in asked] or [""] * len(self.texts)
+        return list(zip(self.texts, given, strict=True))
 
 
-def asked(lines: Sequence[str]) -> Asked:
-    """A JSON string is short for {"source": it}."""
+def asked(lines: Sequence[str], bad: Mapping[int, str] = {}, size: int = 0) -> Asked:
+    """A JSON string is short for {"source": it}; some lines may be `bad` already."""
     from regard.data.jsonl import BadValue, json_object, json_text, json_value
 
-    texts, rows, problems = list[str](), list[dict[str, Any]](), dict[int, str]()
+    texts, rows, problems = list[str](), list[dict[str, Any]](), {**bad}
     for index, line in enumerate(lines):
         texts.append("")
         rows.append({})
+        if index in bad:
+            continue
         try:
             value = json_value(line)
             rows[index] = {"source": value} if isinstance(value, str) else json_object(value)
             texts[index] = json_text(rows[index], "source")
         except BadValue as problem:
             problems[index] = str(problem)
-    return Asked(texts, rows, problems)
-
-
-def answered(
-    rows: Sequence[dict[str, Any]], results: Sequence["Sequence[Hypothesis] | None"], problems: Mapping[int, str],
-    n_best: int | None, scores: bool,
-) -> Iterator[str]:  # fmt: skip
-    """Each object with its `output`; null and the `error` where there is none. The output of an empty text is empty."""
-    from regard.data.jsonl import json_line
-
-    for index, (row, found) in enumerate(zip(rows, results, strict=True)):
-        if index in problems:
-            yield json_line({**row, "output": None, **({"score": None} if scores else {}), "error": problems[index]})
-            continue
-        outputs = [{"output": one.text, "score": round(one.score, 6)} for one in found or ()] or [{"output": "", "score": 0.0}]
-        best = outputs[0] if scores else {"output": outputs[0]["output"]}
-        yield json_line({**row, **best, **({} if n_best is None else {"n_best": outputs[:n_best]})})
+    return Asked(texts, rows, problems, size)

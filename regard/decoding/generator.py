@@ -7,6 +7,7 @@ from typing import Any, overload
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from torch.nn.functional import pad
 
 from regard.data.copies import Copied
 from regard.data.tokenizers import END
@@ -156,16 +157,22 @@ class TrainedGenerator(Searching):
         text = self.target.decode(found.tokens, offer.extra)
         return Hypothesis(text, found.tokens, found.log_prob, found.score, end, found.token_scores, alignment)
 
-    @torch.inference_mode()
     def seen(self, looks: Float[Tensor, "steps source"], tokens: list[int], source: Any, offer: Copied) -> Alignment:
         """Where the search looked for each word. By a reading one step later, the last word of an output that has no end mark
-        is looked for at a step that was never taken: that output is read again."""
+        is looked for at a step that was never taken: that output is read again, if
+        the model has a place for it; if not, it has no link."""
         looks = looks[self.reading.shift :]
         if len(looks) < len(tokens):
-            steps = self.steps([source], [tokens], self.copies([offer]), return_weights=True)
-            assert steps.weights is not None
-            looks = read_weights(steps.weights, self.reading)[0].float().cpu()
+            looks = (
+                self.seen_again(tokens, source, offer) if not self.problems([source], [tokens]) else pad(looks, (0, 0, 0, 1))
+            )
         return self.by_words(source, tokens, [looks[: len(tokens)].numpy()], self.spaceless)[0]
+
+    @torch.inference_mode()
+    def seen_again(self, tokens: list[int], source: Any, offer: Copied) -> Float[Tensor, "tokens source"]:
+        steps = self.steps([source], [tokens], self.copies([offer]), return_weights=True)
+        assert steps.weights is not None
+        return read_weights(steps.weights, self.reading)[0].float().cpu()
 
     def in_words(self, found: Hypothesis, line: str) -> Hypothesis:
         """Its alignment between words as they are spelled."""

@@ -155,3 +155,17 @@ def test_a_model_without_attention_has_no_alignment():
     assert blind.search("a b", token_scores=True)[0].token_scores
     with pytest.raises(UserError, match="no attention"):
         blind.search("a b", alignment=True)
+
+
+def test_a_word_in_the_last_place_has_no_link_by_a_later_step():
+    """Nothing can be read behind it, by a search or again."""
+    source, target = (train_tokenizer(Tokenizer(kind="word"), [side]) for side in ("a b c", "x y z"))
+    model = small(KINDS["transformer-positions-learned"], len(target))
+    trained = TrainedGenerator(Bundle(model, texts(source, target), Decoding(beam=1, max_length=99), Reading(shift=1)))
+    model.decoder.embed.weight.data[[PAD, UNKNOWN, START, END]] = 0.0
+    model.decoder.embed.weight.data[4:] = model.decoder.embed.weight.data[4:].abs() + 9.0  # tied: these words always win
+    (one,) = trained.search("a b", alignment=True)
+    weights = one.alignment.weights
+    assert one.end == model.limits.target.key
+    assert len(weights) == len(one.tokens) == model.limits.target.places
+    assert weights[:-1].any(axis=1).all() == (not weights[-1].any())
