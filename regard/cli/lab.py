@@ -10,6 +10,7 @@ import typer
 from regard.cli import experiments as frame
 from regard.cli.importing import with_imports
 from regard.cli.lab_words import listed
+from regard.cli.neurons import neurons
 from regard.cli.plain_help import Command, Group
 from regard.errors import UserError
 from regard.lab.experiments import EXPERIMENTS
@@ -147,7 +148,7 @@ def markov(
             typer.echo(f"  {run!s:32} {name:18} {found.mean:.4f} [{low:.4f}, {high:.4f}]")
 
 
-for experiment in (cells, attention, markov):
+for experiment in (cells, attention, markov, neurons):
     lab.command(cls=Command)(with_imports(experiment))
 for name, entry in EXPERIMENTS.items():
     lab.command(name, cls=Command)(with_imports(frame.command(name, entry.about)))

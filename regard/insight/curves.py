@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -115,7 +116,8 @@ def figure_of(picture: Picture) -> "Figure":
     down = -(-len(picture.panels) // across)
     figure = Figure(figsize=(max(4.6 * across, 6.4), 3.6 * down + 0.8), layout="constrained")
     style = {"fontfamily": fonts_for([picture.title])[0], "parse_math": False}
-    figure.suptitle(printable(picture.title), fontsize=11, **style)
+    width = int(figure.get_figwidth() * 11)  # characters of a line
+    figure.suptitle("\n".join(wrap(printable(picture.title), width)), fontsize=11, **style)
     for place, panel in enumerate(picture.panels, start=1):
         axes = figure.add_subplot(down, across, place)
         panel.draw(axes)

@@ -100,8 +100,7 @@ def conduct(experiment: Experiment, asked: Asked) -> tuple[list[Row], Report]:
         finally:
             ledger.close()
         found = experiment.report(asked, rows)
-        verdicts = [verdict(claim, holds if asked.setting.judges else None) for claim, holds in found.claims]
-        report = found._replace(notes=[*verdicts, *found.notes, *asked.budget])
+        report = as_told(found, asked.setting.judges, asked.budget)
         publish(report, rows, asked.directory, asked.say)
     return rows, report
 
@@ -126,6 +125,12 @@ def publish(report: Report, rows: Sequence[Any], directory: Path, say: Say) -> N
             save(picture, directory / name)
         except UserError as error:
             say(f"{name}.png, {name}.svg: {error}")
+
+
+def as_told(report: Report, judges: bool = True, budget: Sequence[str] = ()) -> Report:
+    """With what became of the lecture's claims, and the budget, among its notes."""
+    verdicts = [verdict(claim, holds if judges else None) for claim, holds in report.claims]
+    return report._replace(notes=[*verdicts, *report.notes, *budget])
 
 
 def of(rows: Sequence[Row], name: str, key: str) -> list[float]:
