@@ -21,6 +21,7 @@ from regard.cli import (
     look,
     plan,
     predict,
+    quantize,
     recipes,
     train,
     tune,
@@ -43,7 +44,7 @@ app = typer.Typer(
 )
 for verb in (
     train.train, tune.tune, generate.generate, predict.predict, evaluate.evaluate, compare.compare, align.align, look.look,
-    plan.plan, verify.verify, export.export, recipes.recipes, corpora.corpora, data.data,
+    plan.plan, verify.verify, export.export, quantize.quantize, recipes.recipes, corpora.corpora, data.data,
 ):  # fmt: skip
     app.command(cls=Command)(with_imports(verb))
 app.command("import", cls=Command)(with_imports(import_.import_))

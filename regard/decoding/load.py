@@ -14,6 +14,7 @@ from regard.errors import UserError
 from regard.models import Generator, Labeller, LanguageModel, Model
 from regard.models.device import choose_device
 from regard.models.directory import Bundle, load_model
+from regard.models.rounded import joined, split
 
 Use = TypeVar("Use", bound=Trained)
 
@@ -35,7 +36,11 @@ def can_give(use: type[Trained], need: str) -> bool:
 
 
 def in_use(bundle: Bundle, device: torch.device | str = "cpu") -> Trained:
-    return used_as(type(bundle.model))(bundle, device)
+    """One that is stored in rounded weights writes by an engine that multiplies them as they are, on a CPU."""
+    trained = used_as(type(bundle.model))(bundle, device)
+    if bundle.precision != "float32" and isinstance(trained, TrainedGenerator) and trained.device.type == "cpu":
+        trained.use_engine(bundle.precision)
+    return trained
 
 
 def load(path: str | Path, device: str = "auto", precision: str | None = None) -> Trained:
@@ -52,6 +57,14 @@ def load(path: str | Path, device: str = "auto", precision: str | None = None) -
         raise UserError(f"{path}: precision={precision} is for models that write outputs, and this one {trained.does}")
     trained.use_engine(precision)
     return trained
+
+
+def rounded_twin(path: Path, precision: str) -> Trained:
+    """The model as it will be once it is stored in this precision."""
+    bundle = load_model(path)
+    weights = {name: tensor.clone() for name, tensor in bundle.model.state_dict().items()}
+    bundle.model.load_state_dict(joined(split(weights, precision), precision))
+    return in_use(bundle._replace(precision=precision))
 
 
 def load_as(use: type[Use], path: str | Path, device: str = "auto", precision: str | None = None) -> Use:

@@ -10,12 +10,10 @@ from torch import Tensor, nn
 from regard.engine import native
 from regard.errors import UserError
 from regard.nn.linear import ONE_DNN, Projection, matmul
+from regard.nn.rounding import LARGEST, TINY, rounded
 
 Product = Callable[[Float[Tensor, "*rows input"]], Float[Tensor, "*rows output"]]
 Pack = Callable[[Float[Tensor, "output input"], Float[Tensor, "output"] | None], Product]
-
-TINY = 1e-30  # what a row of zeros is divided by
-LARGEST = 127  # of the integers that weights are rounded to
 
 
 def projection(layer: nn.Linear) -> Projection:
@@ -61,12 +59,6 @@ def one_dnn(
         return found.mul_(largest) if bias is None else torch.addcmul(bias, found, largest)
 
     return product
-
-
-def rounded(weight: Float[Tensor, "output input"]) -> tuple[Int8[Tensor, "output input"], Float[Tensor, "output"]]:
-    """Integers Q from -127 to 127 and a scale s for each row: W ≈ s Q."""
-    scales = weight.abs().amax(dim=1).clamp_min(TINY) / LARGEST
-    return (weight / scales[:, None]).round().clamp(-LARGEST, LARGEST).to(torch.int8), scales
 
 
 PRECISIONS: dict[str, Pack] = {"float32": float32, "bfloat16": bfloat16, "int8": int8}

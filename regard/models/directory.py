@@ -15,6 +15,7 @@ from regard.data.sealed import MANIFEST, sealed, sweep, verify
 from regard.errors import UserError
 from regard.imports import advised
 from regard.models import Model
+from regard.models.rounded import joined, split
 from regard.models.stored import CONFIG, FORMAT, WEIGHTS, StoredConfig, StoredShape, build_stored, finite_weights, read_stored
 from regard.models.stored import Reading as Reading
 from regard.models.stored import read_config as read_config
@@ -32,6 +33,7 @@ class Bundle(NamedTuple):
     note: str = ""  # what people are told when it is loaded
     config: Mapping[str, Any] = {}  # the `model` section of its recipe
     path: Path | None = None  # where it was loaded from
+    precision: str = "float32"  # that it was stored in
 
 
 def save_model(
@@ -72,6 +74,20 @@ def store_reading(path: Path, reading: Reading) -> None:
     with sealed(directory, facts) as inside:
         shutil.copytree(directory, inside, dirs_exist_ok=True, ignore=shutil.ignore_patterns(MANIFEST))
         write_config(inside, config)
+
+
+def store_rounded(path: Path, into: Path, precision: str, told: str) -> None:
+    """The model with its matrices in this precision as another directory, whose card also says what is `told`."""
+    directory = find_model(path)
+    facts = verify(directory)
+    config = read_config(directory / CONFIG)
+    weights = joined(finite_weights(directory / WEIGHTS), config.precision)
+    with sealed(into, facts) as inside:
+        shutil.copytree(directory, inside, dirs_exist_ok=True, ignore=shutil.ignore_patterns(MANIFEST, WEIGHTS))
+        write_config(inside, config.model_copy(update={"precision": precision}))
+        (inside / WEIGHTS).write_bytes(save(split(weights, precision)))
+        with (inside / "README.md").open("a", encoding="utf-8") as card:
+            card.write(told)
 
 
 def find_model(path: Path) -> Path:
@@ -120,8 +136,9 @@ def load_model(path: Path) -> Bundle:
     stored = read_stored(directory)
     with advised(stored.config.imports):
         model = build_stored(stored, directory)
-    model.load_state_dict(finite_weights(directory / WEIGHTS))
-    return Bundle(model.eval(), stored.fields, stored.config.decoding, stored.config.reading, "", stored.config.model, path)
+    config = stored.config
+    model.load_state_dict(joined(finite_weights(directory / WEIGHTS), config.precision))
+    return Bundle(model.eval(), stored.fields, config.decoding, config.reading, "", config.model, path, config.precision)
 
 
 def check_model(directory: Path) -> None:

@@ -20,12 +20,13 @@ from regard.imports import advised
 from regard.models import Model, ModelConfig, build, configure, refuse_two_vocabularies
 from regard.models.budget import Budget
 from regard.models.names import RENAMED, current_names
-from regard.recipe import Count, Decoding, Imports, Section, parse
+from regard.models.rounded import STORED, split
+from regard.recipe import Count, Decoding, Imports, Section, name_of, parse
 
 FORMAT: Literal[2] = 2  # 1: tensors had other names (names.py), and there were no fields
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 LARGEST = 1 << 20  # bytes of config.json
-TYPES = {torch.float32: "F32"}  # what weights are written in, as safetensors calls it
+TYPES = {torch.float32: "F32", torch.bfloat16: "BF16", torch.int8: "I8"}  # what weights are written in, as safetensors calls it
 SPARE = 3  # values that building makes for each one that it keeps, at most: experts are made one by one and then stacked
 ColumnSize = Annotated[int, Bounds(gt=0, lt=1 << 24)]
 
@@ -65,6 +66,7 @@ class StoredConfig(Section):
     decoding: Decoding
     reading: Reading = Reading()
     imports: Imports | None = None  # what `--import` named when the model was trained; told to people, never executed
+    precision: Annotated[str, name_of(STORED, "precision")] = "float32"  # of its matrices in model.safetensors
     columns: dict[str, StoredShape]  # in the order that the model is built with
 
     @model_validator(mode="after")
@@ -147,7 +149,8 @@ def build_stored(stored: Stored, directory: Path, device: str = "cpu") -> Model:
     values = sum(torch.Size(form.shape).numel() for form in found.values())
     with blamed_on(directory / CONFIG), torch.device(device), Budget(SPARE * values, WEIGHTS):
         model = build(stored.model, *(column.shape for column in stored.config.columns.values()))
-    wanted = {name: Form(TYPES[tensor.dtype], tuple(tensor.shape)) for name, tensor in model.state_dict().items()}
+    held = split(model.state_dict(), stored.config.precision)
+    wanted = {name: Form(TYPES[tensor.dtype], tuple(tensor.shape)) for name, tensor in held.items()}
     for name in sorted(wanted.keys() | found.keys()):
         if wanted.get(name) != found.get(name):
             problem = f"{name:.80} is {spoken(found.get(name))}, not {spoken(wanted.get(name))}"

@@ -5,8 +5,10 @@ import pytest
 import torch
 
 from regard.engine import native
-from regard.engine.products import LARGEST, PRECISIONS, rounded
+from regard.engine.products import PRECISIONS
 from regard.engine.transformer import Heads, look
+from regard.models.rounded import STORED
+from regard.nn.rounding import LARGEST, rounded
 
 TOLERANCES = {"float32": 1e-5, "bfloat16": 2e-2, "int8": 3e-2}  # of the largest output
 
@@ -121,3 +123,7 @@ def test_a_compiler_that_fails_leaves_nothing_behind(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     assert native.library.__wrapped__() is None
     assert not list((tmp_path / "cache" / "regard").iterdir())
+
+
+def test_what_can_be_stored_can_be_used():
+    assert list(STORED) == list(PRECISIONS)
