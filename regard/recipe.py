@@ -142,6 +142,9 @@ class Decoding(Constraints):
     beam: Width = 5
     length_penalty: Annotated[float, Field(ge=0, le=10)] = 1.0  # α: log p is divided by the norm of the length
     length_norm: Annotated[str, entry_of("normalisation of length")] = "power"
+    stop: Annotated[str, entry_of("stop rule")] = "best"  # when a beam has found enough
+    groups: Width = 1  # a beam in so many parts, each of which avoids the words of those before it
+    diversity: Amount = 0.5  # λ: log p that a word costs for each hypothesis of earlier groups that has just written it
     coverage_penalty: Amount = 0.0  # β for source words that the output has not looked at
     max_length: Size = 256
     max_ratio: Annotated[float, Field(gt=0, le=1000)] = 3.0  # an output ends after max_ratio * source + 10 tokens at the latest

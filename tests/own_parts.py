@@ -39,6 +39,7 @@ TABLES = {
     "RISKS": "regard.training.expected",
     "SEARCHES": "regard.evaluation.candidates",
     "NORMALISATIONS": "regard.decoding.ranking",
+    "STOPS": "regard.decoding.ranking",
     "RULES": "regard.decoding.rules",
     "EXPORTS": "regard.exchange",
     "IMPORTS": "regard.exchange",

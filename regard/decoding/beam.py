@@ -9,7 +9,7 @@ from torch import Tensor
 
 from regard.decoding.greedy import cut
 from regard.decoding.hypothesis import END_MARK, LIMIT, ON_STEP, Found, require_numbers
-from regard.decoding.ranking import NORMALISATIONS, Coverage
+from regard.decoding.ranking import NORMALISATIONS, STOPS, Coverage
 from regard.decoding.rules import SearchStepFunction
 from regard.decoding.streaming import Watch
 from regard.decoding.trace import Trace
@@ -71,14 +71,18 @@ def beam_search(
     coverage: Coverage | None = None,
     watch: Watch | None = None,
     trace: Trace | None = None,
+    stop: str = "best",
+    groups: int = 1,
+    diversity: float = 0.0,
 ) -> list[list[Found]]:
     """The best outputs of each sentence by log p / norm(length) + what `coverage` makes of where they looked.
 
-    A sentence is finished when `width` of its hypotheses have closed and none that is open leads them all, or when a rule of
-    `step` cuts those still open, which closes them.
+    A sentence is finished when `width` of its hypotheses have closed and none that is open leads them all (`stop`: an entry of
+    STOPS), or when a rule of `step` cuts those still open, which closes them. With `groups`, each is a beam of its own and is
+    finished for itself.
     """
-    batch = len(start)
-    state = repeat_rows(state, width)
+    state, start, width = repeat_rows(state, width), start.repeat_interleave(groups), width // groups
+    batch, goes_on = len(start), choose(STOPS, stop, "stop rule")
     nothing = torch.full((batch, width), IMPOSSIBLE, device=start.device)
     beam = Beam(start.new_zeros(batch, width, 0), nothing, start.new_zeros(batch, width))
     beam.totals[:, 0] = 0.0  # all hypotheses start equal: keep one, or the first step returns copies of it
@@ -86,7 +90,7 @@ def beam_search(
     place = torch.arange(width, device=start.device)[None]
     words, closed = start.repeat_interleave(width), torch.zeros_like(start)
     normalise = choose(NORMALISATIONS, length_norm, "normalisation of length")
-    seen, covered = None if coverage is None else coverage.start(width), None
+    seen, covered = None if coverage is None else coverage.start(width * groups), None
 
     for length in itertools.count(1):
         found = step(words, state)
@@ -94,7 +98,11 @@ def beam_search(
         if coverage is not None and seen is not None:
             seen = coverage.add(seen, found.weights)
             covered = coverage.score(seen).view(batch, width)
-        beam, ended = extend(beam, require_numbers(log_probs).view(batch, width, -1), end, found.banks)
+        require_numbers(log_probs)
+        if groups == 1:
+            beam, ended = extend(beam, log_probs.view(batch, width, -1), end, found.banks)
+        else:
+            beam, ended = extend_groups(beam, log_probs.view(batch, width, -1), end, found.banks, groups, diversity)
         if trace is not None:
             made = [torch.cat(sides, dim=1) for sides in zip(ended.origin, beam.origin, strict=True)]
             trace.add(log_probs.view(batch, width, -1), found.weights, *made)
@@ -102,7 +110,7 @@ def beam_search(
         closed = closed + (ended.totals > IMPOSSIBLE).sum(dim=1)
         pool = pool.add(ended, ended.scores(norm, covered), end, place)
         scores = beam.scores(norm, covered)
-        going = ((closed < width) | (scores.amax(dim=1) > pool.scores[:, 0]))[:, None].expand_as(scores)
+        going = goes_on(closed, width, scores.amax(dim=1), pool.scores[:, 0])[:, None].expand_as(scores)
         allowed = stays = going if last is None else going & ~last.view(batch, width).gather(1, beam.parents)
         if watch is not None:
             stays = stays & watch(*leaders(beam, scores, pool), (stays & (scores > IMPOSSIBLE)).any(dim=1))[:, None]
@@ -113,7 +121,7 @@ def beam_search(
             break
         rows = (torch.arange(batch, device=start.device)[:, None] * width + beam.parents).flatten()
         (state, seen), words = select_rows((state, seen), rows), beam.tokens[..., -1].flatten()
-    return read(pool, end, trace)
+    return joined(read(pool, end, trace), groups)
 
 
 def leaders(
@@ -130,21 +138,59 @@ def extend(
     log_probs: Float[Tensor, "batch width vocabulary"],
     end: int,
     banks: Int[Tensor, "rows vocabulary"] | None = None,
+    avoided: Float[Tensor, "batch vocabulary"] | None = None,
 ) -> tuple[Beam, Beam]:
-    """One word more: the new open hypotheses, and those that ended among the best `width`."""
+    """One word more: the new open hypotheses, and those that ended among the best `width`. What is `avoided` is chosen as if it
+    were so much less probable."""
     width, vocabulary = log_probs.shape[1:]
     candidates = (beam.totals[..., None] + log_probs).flatten(1)
     count = min(2 * width, candidates.shape[1])  # at most `width` of them end
-    totals, chosen = candidates.topk(count) if banks is None else allocate(candidates, banks.view_as(candidates), count)
+    ranked = candidates if avoided is None else candidates - avoided.repeat(1, width)
+    totals, chosen = ranked.topk(count) if banks is None else allocate(ranked, banks.view_as(ranked), count)
+    totals = totals if avoided is None else candidates.gather(1, chosen)
     parents, words = chosen // vocabulary, chosen % vocabulary
     ends = words == end
     history = beam.tokens.gather(1, parents[..., None].expand(-1, -1, beam.tokens.shape[-1]))
     tokens = torch.cat([history, words[..., None]], dim=-1)
     ended = Beam(tokens[:, :width], totals[:, :width].masked_fill(~ends[:, :width], IMPOSSIBLE), parents[:, :width])
     going = totals.masked_fill(ends, IMPOSSIBLE)
-    best, index = going.topk(width) if banks is None else first(going, width)
+    best, index = going.topk(width) if banks is None and avoided is None else first(going, width)
     kept = tokens.gather(1, index[..., None].expand(-1, -1, tokens.shape[-1]))
     return Beam(kept, best, parents.gather(1, index)), ended
+
+
+def extend_groups(
+    beam: Beam,
+    log_probs: Float[Tensor, "batch width vocabulary"],
+    end: int,
+    banks: Int[Tensor, "rows vocabulary"] | None,
+    groups: int,
+    diversity: float,
+) -> tuple[Beam, Beam]:
+    """Diverse beam search (Vijayakumar et al. 2016, eq. 4): group after group, by log p - λ for each hypothesis of earlier
+    groups that has just been given the same word. The totals are without it."""
+    banks = None if banks is None else banks.view_as(log_probs)
+    used = torch.zeros_like(log_probs[::groups, 0])
+    both = list[tuple[Beam, Beam]]()
+    for group in range(groups):
+        part, own = Beam(*(column[group::groups] for column in beam)), None if banks is None else banks[group::groups]
+        kept, ended = extend(part, log_probs[group::groups], end, own, diversity * used)
+        used = used.scatter_add(1, kept.tokens[..., -1], (kept.totals > IMPOSSIBLE).to(used.dtype))
+        both.append((kept, ended))
+    open_, closed = (
+        Beam(*(torch.stack(columns, dim=1).flatten(0, 1) for columns in zip(*side, strict=True)))
+        for side in zip(*both, strict=True)
+    )
+    return open_, closed
+
+
+def joined(found: list[list[Found]], groups: int) -> list[list[Found]]:
+    """What all groups of each sentence have found, best first; the same output only once."""
+    if groups == 1:
+        return found
+    sentences = (itertools.chain(*found[begin : begin + groups]) for begin in range(0, len(found), groups))
+    ranked = (sorted(each, key=lambda one: -one.score) for each in sentences)
+    return [list({tuple(one.tokens): one for one in each[::-1]}.values())[::-1] for each in ranked]
 
 
 def first(totals: Float[Tensor, "batch count"], width: int) -> tuple[Float[Tensor, "batch width"], Int[Tensor, "batch width"]]:

@@ -3,7 +3,8 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
-from jaxtyping import Bool, Float
+import torch
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from regard.errors import UserError
@@ -42,6 +43,32 @@ def gnmt(length: int, penalty: float) -> float:
     """(5 + |Y|)^α / (5 + 1)^α  (Wu et al. 2016, eq. 14)."""
     return float(((5 + length) / (5 + 1)) ** penalty)
 
+
+def closed_enough(
+    closed: Int[Tensor, "batch"], width: int, leader: Float[Tensor, "batch"], best: Float[Tensor, "batch"]
+) -> Bool[Tensor, "batch"]:
+    return closed < width
+
+
+def none_leads(
+    closed: Int[Tensor, "batch"], width: int, leader: Float[Tensor, "batch"], best: Float[Tensor, "batch"]
+) -> Bool[Tensor, "batch"]:
+    return (closed < width) | (leader > best)
+
+
+def never(
+    closed: Int[Tensor, "batch"], width: int, leader: Float[Tensor, "batch"], best: Float[Tensor, "batch"]
+) -> Bool[Tensor, "batch"]:
+    return torch.ones_like(closed, dtype=torch.bool)
+
+
+# Which sentences go on: by how many hypotheses of each have closed, and the best scores of an open and of a closed one, if the
+# open one were closed now. `first`: until as many have closed as the beam is wide. `best`: and until no open one leads.
+# `last`: until every open one has ended or met its limit
+STOPS: dict[str, Callable[[Tensor, int, Tensor, Tensor], Tensor]] = {
+    "best": none_leads, "first": closed_enough, "last": never,
+}  # fmt: skip
+TABLES["stop rule"] = lambda: STOPS
 
 # What log p is divided by; a length counts the end mark
 NORMALISATIONS: dict[str, Callable[[int, float], float]] = {"power": power, "gnmt": gnmt}

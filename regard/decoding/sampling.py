@@ -24,12 +24,14 @@ BITS = 40  # of a random number: so few that u < 1 stays below any sum that it i
 
 
 class Sampling(Section):
-    """How words are drawn. Temperature first, then the best `top_k`, then of these the nucleus."""
+    """How words are drawn. Temperature first, then the best `top_k`, then of these the nucleus, and so on in this order."""
 
     seed: Seed = 1
     temperature: Temperature = 1.0  # p ** (1 / temperature), normalised
     top_k: Positive | None = None  # draw from so many words at most (Fan et al. 2018)
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None  # from the fewest that are so probable (Holtzman et al. 2020)
+    min_p: Annotated[float, Field(gt=0, le=1)] | None = None  # of those so probable beside the best one (Nguyen et al. 2024)
+    typical_p: Annotated[float, Field(gt=0, le=1)] | None = None  # from the fewest of usual information (Meister et al. 2022)
 
 
 def sample(
@@ -75,7 +77,7 @@ def draw(
 ) -> Int[Tensor, "rows"]:
     """The word w with P(words before w) <= u < P(words up to w): one random number a row, so rows do not share a stream."""
     shares = (log_probs.double() / sampling.temperature).softmax(dim=-1)
-    if sampling.top_k is None and sampling.top_p is None:
+    if (sampling.top_k, sampling.top_p, sampling.min_p, sampling.typical_p) == (None,) * 4:
         return invert(shares, chances)
     shares, words = shares.sort(dim=-1, descending=True, stable=True)
     place = invert(kept(shares, sampling), chances)
@@ -96,7 +98,20 @@ def kept(shares: Float[Tensor, "rows vocabulary"], sampling: Sampling) -> Float[
     if sampling.top_p is not None:
         before = shares.cumsum(dim=-1) - shares
         shares = shares.masked_fill(before >= sampling.top_p * shares.sum(dim=-1, keepdim=True), 0.0)
-    return shares
+    if sampling.min_p is not None:
+        shares = shares.masked_fill(shares < sampling.min_p * shares[:, :1], 0.0)
+    return shares if sampling.typical_p is None else typical(shares, sampling.typical_p)
+
+
+def typical(shares: Float[Tensor, "rows best"], mass: float) -> Float[Tensor, "rows best"]:
+    """The words whose -log p is nearest to its mean, the entropy, until they are so probable together."""
+    shares = shares / shares.sum(dim=-1, keepdim=True)
+    information = -shares.log()
+    entropy = (shares * information).nan_to_num(0.0).sum(dim=-1, keepdim=True)
+    order = (information - entropy).abs().argsort(dim=-1, stable=True)
+    sorted_shares = shares.gather(1, order)
+    before = sorted_shares.cumsum(dim=-1) - sorted_shares
+    return shares.masked_fill((before >= mass).gather(1, order.argsort(dim=-1)), 0.0)
 
 
 def chances_of(sources: Sequence[Sequence[int]], count: int, longest: int, seed: int) -> Float[Tensor, "batch count longest"]:

@@ -67,15 +67,18 @@ class Searching(TeacherForced):
         start = torch.full_like(request.lengths, START)
         ways: dict[str, Any] = {"end": END, "length_penalty": settings.length_penalty, "length_norm": settings.length_norm}
         ways["trace"] = self.trace(details)
+        if sampling is None and settings.beam % settings.groups:
+            raise UserError(f"decoding.groups={settings.groups} must divide decoding.beam={settings.beam}")
         if sampling is not None:
             longest = int(self.limits(request.lengths, settings).max())
             chances = chances_of(sources, settings.beam, longest, sampling.seed).to(self.device)
             watch = None if tells is None else watcher(tells, settings.beam)
             return sample(step, state, start, chances=chances, sampling=sampling, watch=watch, **ways)
-        ways["watch"] = None if tells is None else watcher(tells, 1)
+        ways["watch"] = None if tells is None else watcher(tells, settings.groups)
         ways["coverage"] = Coverage(settings.coverage_penalty, memory.visible) if settings.coverage_penalty else None
         if settings.beam == 1:
             return greedy_search(step, state, start, **ways)
+        ways |= {"stop": settings.stop, "groups": settings.groups, "diversity": settings.diversity}
         return beam_search(step, state, start, width=settings.beam, **ways)
 
     def trace(self, details: Details) -> Trace | None:

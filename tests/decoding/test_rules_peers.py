@@ -5,6 +5,7 @@ import torch
 
 from regard.data.batching import Batch
 from regard.decoding.rules import RULES, Request, SearchStep
+from regard.decoding.sampling import Sampling, draw
 from regard.recipe import Decoding
 
 pytest.importorskip("transformers")
@@ -37,3 +38,19 @@ def test_repetition_penalty(penalty):
     written, log_probs = torch.randint(4, 7, (20, 6)), torch.randn(20, VOCABULARY).log_softmax(-1)
     expected = theirs.RepetitionPenaltyLogitsProcessor(penalty)(written, log_probs)
     torch.testing.assert_close(judged("repetition_penalty", written, log_probs, repetition_penalty=penalty), expected)
+
+
+@pytest.mark.parametrize(
+    ("options", "warper"),
+    [({"min_p": 0.2}, theirs.MinPLogitsWarper(0.2)), ({"typical_p": 0.5}, theirs.TypicalLogitsWarper(0.5)),
+     ({"typical_p": 0.95}, theirs.TypicalLogitsWarper(0.95))],
+)  # fmt: skip
+def test_what_is_drawn_from(options, warper):
+    log_probs = (2 * torch.randn(20, VOCABULARY)).log_softmax(-1)
+    expected = warper(None, log_probs).exp() > 0
+    chances = (torch.arange(2000) + 0.5) / 2000
+    for row, support in zip(log_probs, expected, strict=True):
+        counts = draw(row.expand(2000, -1), chances, Sampling(**options)).bincount(minlength=VOCABULARY)
+        assert set(counts.nonzero().flatten().tolist()) <= set(support.nonzero().flatten().tolist())
+        likely = support & (row.exp() > 0.01)
+        assert bool((counts[likely] > 0).all())

@@ -8,7 +8,7 @@ import re
 import pytest
 import torch
 
-from regard.data.tokenizers import TOKENIZERS, CharacterTokenizer, train_tokenizer
+from regard.data.tokenizers import TOKENIZERS, train_tokenizer
 from regard.decoding.beam import allocate
 from regard.decoding.rules.automata import Beginning, OnlyWords, Without
 from regard.decoding.rules.lifted import Lifted, Place
@@ -171,21 +171,6 @@ def test_what_cannot_be_met_fails_alone(trained_letters):
     assert caught.value.results[6] == trained_letters.generate("b", max_length=9)
     with pytest.raises(InputTypeError, match="one dict for each text"):
         trained_letters.generate(texts, constraints=asked[:2])
-
-
-@pytest.fixture
-def trained_letters():
-    from tiny import END, FEW, tiny
-
-    from regard.data.fields import texts
-    from regard.decoding.generator import TrainedGenerator
-    from regard.models.directory import Bundle
-    from regard.recipe import Decoding
-
-    model = tiny(FEW["gru-additive-into_cell"], vocabulary=6, scale=2.0)
-    model.decoder.output.bias.data[END] += 2
-    source, target = CharacterTokenizer([" ", "b"]), CharacterTokenizer(["a", "b"])
-    return TrainedGenerator(Bundle(model, texts(source, target), Decoding(beam=3, length_penalty=0.5)))
 
 
 def test_json_lines_ask_for_their_own(trained_letters, tmp_path):
