@@ -4,6 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from regard.decoding.ensemble import ensemble
     from regard.decoding.load import load
     from regard.errors import UserError as Error
     from regard.learning import train
@@ -11,10 +12,11 @@ if TYPE_CHECKING:
     from regard.tuning.from_python import tune
 
 __version__ = "0.1.0"
-__all__ = ["Error", "__version__", "load", "read_recipe", "train", "tune"]
+__all__ = ["Error", "__version__", "ensemble", "load", "read_recipe", "train", "tune"]
 
 LAZY = {
     "Error": ("regard.errors", "UserError"),
+    "ensemble": ("regard.decoding.ensemble", "ensemble"),
     "load": ("regard.decoding.load", "load"),
     "read_recipe": ("regard.recipe", "read"),
     "train": ("regard.learning", "train"),

@@ -48,7 +48,7 @@ def test_arrows_point_down():
 def test_exported_names():
     import regard
 
-    assert regard.__all__ == ["Error", "__version__", "load", "read_recipe", "train", "tune"]
+    assert regard.__all__ == ["Error", "__version__", "ensemble", "load", "read_recipe", "train", "tune"]
     assert all(getattr(regard, name) is not None for name in regard.__all__)
     assert dir(regard) == sorted(regard.__all__)
 

@@ -30,6 +30,11 @@ def generate(
         list[str] | None,
         typer.Argument(metavar="[KEY=VALUE]...", help="Settings of decoding, for example min_length=5 no_repeat_ngram=3."),
     ] = None,
+    others: Annotated[
+        list[Path] | None, typer.Option("--with", metavar="RUN", help="Write together with this run. May be repeated.")
+    ] = None,
+    weights: Annotated[str | None, typer.Option(metavar="W,W...", help="How much each of these runs counts: 1,1,2.")] = None,
+    combine: Annotated[str | None, typer.Option(help="mean of probabilities, log_mean, or product (shallow fusion).")] = None,
     beam: Annotated[int | None, typer.Option(min=1, help="Hypotheses kept at each step; 1 is greedy.")] = None,
     length_penalty: Annotated[float | None, typer.Option(min=0.0, help="Rank by log p / length ** penalty.")] = None,
     length_norm: Annotated[str | None, typer.Option(help="gnmt: ((5 + length) / 6) ** penalty instead; or power.")] = None,
@@ -84,7 +89,6 @@ def generate(
     With --jsonl texts may have line feeds: {"id": 7, "source": "two\\nlines"} gets `output` beside its own keys.
     """
     from regard.data.dictionary import read_dictionary
-    from regard.decoding.load import load_generator
     from regard.decoding.sampling import Sampling
     from regard.decoding.trace import Details
     from regard.decoding.workers import threads_for
@@ -95,7 +99,7 @@ def generate(
     source = lines_in(file, output, unbuffered)
     number = count_processes(processes, device, source)
     with threads_for(number):
-        trained = load_generator(run, device, precision)
+        trained = together([run, *(others or [])], weights, combine, device, precision)
     if trained.engine is not None:
         for part, reason in trained.engine.own.items():
             typer.echo(f"note: the {part} runs as it was trained, in float32: {reason}", err=True)
@@ -209,6 +213,26 @@ def opened(path: Path | None, otherwise: TextIO | None) -> Iterator[TextIO | Non
         return
     with path.open("w", encoding="utf-8", newline="\n") as file:
         yield file
+
+
+def together(
+    runs: Sequence[Path], weights: str | None, combine: str | None, device: str, precision: str | None
+) -> "TrainedGenerator":
+    """The model of one run, or those of several as one."""
+    from regard.decoding.ensemble import ensemble
+    from regard.decoding.load import load, load_generator
+    from regard.errors import UserError
+
+    first = load_generator(runs[0], device, precision)
+    if len(runs) == 1:
+        if weights is not None or combine is not None:
+            raise UserError(f"--{'weights' if weights is not None else 'combine'} is for several runs: add --with RUN")
+        return first
+    try:
+        numbers = None if weights is None else [float(weight) for weight in weights.split(",")]
+    except ValueError:
+        raise UserError(f"--weights is {len(runs)} numbers separated by commas, not {weights!r}") from None
+    return ensemble([first, *(load(path, device) for path in runs[1:])], numbers, combine or "mean")
 
 
 def changed(changes: Sequence[str]) -> dict[str, Any]:
