@@ -65,12 +65,12 @@ def command(name: str, about: str) -> Callable[..., None]:
 
 
 def tell(report: "Report", rows: Any, as_json: bool, as_latex: bool) -> None:
-    from regard.lab.grids import latex, print_grid
+    from regard.lab.grids import print_grid
 
     if as_json:
         typer.echo(json.dumps({"title": report.title, "notes": list(report.notes), "rows": rows}, indent=1, default=str))
     elif as_latex:
-        typer.echo("\n".join(latex(report.grid)))
+        typer.echo("\n".join(report.latex))
     else:
         typer.echo(report.title)
         print_grid(report.grid)

@@ -91,9 +91,9 @@ def attention(
 
     Finished runs are kept: the same command continues where it was stopped. The table is in table.md and table.tex too.
     """
-    from regard.corpora.files import write_lines
-    from regard.lab.attention import PARTS, compare, grid
-    from regard.lab.grids import latex, markdown, print_grid
+    from regard.lab.attention import PARTS, compare, report
+    from regard.lab.experiment import publish
+    from regard.lab.grids import print_grid
     from regard.recipe import choose, override, read_values
     from regard.training.display import Display
 
@@ -103,15 +103,14 @@ def attention(
     directory = out or Path("runs") / f"lab-attention-{vary}"
     say = Display(0, 0, None, not quiet).say
     rows = compare(override(read_values(name), words), vary, entries, directory, seeds, say)
-    table = grid(rows, metric or ())
-    write_lines(directory / "table.md", markdown(table))
-    write_lines(directory / "table.tex", latex(table))
+    found = report(name, vary, rows, metric or ())
+    publish(found, rows, directory, say)
     if as_json:
         typer.echo(json.dumps(rows, indent=1))
     elif as_latex:
-        typer.echo("\n".join(latex(table)))
+        typer.echo("\n".join(found.latex))
     else:
-        print_grid(table)
+        print_grid(found.grid)
 
 
 def read_texts(train: Path | None, valid: Path | None, test: Path | None, sentences: int) -> "Texts | None":

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
 from regard.data.links import read_links
@@ -12,9 +13,12 @@ from regard.data.sealed import lock
 from regard.decoding.load import load_generator
 from regard.errors import UserError
 from regard.evaluation.evaluate import evaluate, read_test
+from regard.insight.curves import Bars, Picture, Series
+from regard.lab.experiment import Report
 from regard.lab.grids import Grid, shown, spread
 from regard.lab.ledger import Ledger, agree, claim
 from regard.lab.pace import pace
+from regard.lab.systems import stop_with
 from regard.nn.attention import SCOPES, SCORES, SELECTIONS
 from regard.overrides import flatten, override
 from regard.preparation import with_corpus
@@ -58,7 +62,8 @@ def said_trial(values: dict[str, Any], part: str, name: str, seed: int, run: Pat
 def trial(values: dict[str, Any], part: str, name: str, seed: int, run: Path) -> dict[str, Any]:
     recipe = parse(Recipe, override(values, [f"model.decoder.attention.{part}={name}", f"training.seed={seed}"]))
     started = time.monotonic()
-    train(recipe, run, resume=(run / "checkpoints").exists(), talk=False)
+    stopped = train(recipe, run, resume=(run / "checkpoints").exists(), talk=False)
+    stop_with(stopped)
     seconds = time.monotonic() - started
     whole = with_corpus(recipe, run)
     found = {f"{test} {score}": value for test, pairs in whole.data.test.items() for score, value in tested(run, pairs).items()}
@@ -87,3 +92,19 @@ def grid(rows: Sequence[Mapping[str, Any]], asked: Sequence[str] = ()) -> Grid:
 def is_shown(key: str, wanted: Sequence[str]) -> bool:
     """Keys of scores begin with the name of their test set, which has no space."""
     return key in COST or key.partition(" ")[2] in wanted
+
+
+def report(recipe: str, part: str, rows: Sequence[Mapping[str, Any]], asked: Sequence[str] = ()) -> Report:
+    """The table, and its first two columns of quality as bars."""
+    table, names = grid(rows, asked), list(dict.fromkeys(row["name"] for row in rows))
+    columns = [key for key in table[0][1:] if key not in COST][:2]
+    seeds = sorted({row["seed"] for row in rows})
+    title = f"{recipe} with every {part}"
+    note = f"seeds {', '.join(map(str, seeds))}; tokens/s and MB of training, seconds of the whole training"
+    panels = [Bars(key, part, key, [Series(key, names, means(rows, names, key))]) for key in columns]
+    return Report(title, table, notes=[note], pictures={"attention": Picture(title, panels, note)})
+
+
+def means(rows: Sequence[Mapping[str, Any]], names: Sequence[str], key: str) -> list[float | None]:
+    each = [[row[key] for row in rows if row["name"] == name and key in row] for name in names]
+    return [mean(values) if values else None for values in each]

@@ -78,6 +78,11 @@ class Report(NamedTuple):
     notes: Sequence[str] = ()
     pictures: Mapping[str, Picture] = {}
 
+    @property
+    def latex(self) -> list[str]:
+        """The table, and what else there is to say as comments."""
+        return [*latex(self.grid), *(f"% {line}" for line in (self.title, *self.notes))]
+
 
 class Experiment(NamedTuple):
     settings: Mapping[str, Setting]  # smoke (seconds, shows that it runs), quick, full
@@ -117,10 +122,15 @@ def publish(report: Report, rows: Sequence[Any], directory: Path, say: Say) -> N
     """table.md, table.tex and results.json; each picture as PNG and SVG, where matplotlib is installed."""
     notes = [f"- {note}" for note in report.notes]
     write_lines(directory / "table.md", [f"# {report.title}", "", *markdown(report.grid), "", *notes])
-    write_lines(directory / "table.tex", [*(f"% {note}" for note in (report.title, *report.notes)), *latex(report.grid)])
+    write_lines(directory / "table.tex", report.latex)
     results = {"title": report.title, "notes": list(report.notes), "rows": list(rows)}
     write_lines(directory / "results.json", [json.dumps(results, indent=1, default=str)])
-    for name, picture in report.pictures.items():
+    draw(report.pictures, directory, say)
+
+
+def draw(pictures: Mapping[str, Picture], directory: Path, say: Say = lambda _: None) -> None:
+    """Where nothing can draw, the rest of an experiment is not lost."""
+    for name, picture in pictures.items():
         try:
             save(picture, directory / name)
         except UserError as error:

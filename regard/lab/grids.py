@@ -13,7 +13,7 @@ Grid = list[list[str]]  # a header and its rows
 
 def print_grid(grid: Grid) -> None:
     console, (header, *rows) = Console(), grid
-    needed = sum(max(len(row[place]) for row in grid) + 2 for place in range(len(header)))
+    needed = sum(max(len(row[place]) for row in grid) + 4 for place in range(len(header)))
     console.width = max(console.width, 100, 12 * len(header), 0 if console.is_terminal else needed)  # a row is one line
     table = Table(box=SIMPLE_HEAD)
     for number, name in enumerate(header):

@@ -62,7 +62,7 @@ def recipe_of(system: System, asked: Asked, seed: int = 1) -> Recipe:
 
 
 def trained(recipe: Recipe, run: Path, asked: Asked) -> float:
-    """Train, or go on, to the end; the seconds that it took. A signal stops the experiment, not only the run."""
+    """Train, or go on, to the end; the seconds that it took."""
     started = time.monotonic()
     if (run / "model" / "manifest.json").exists():
         return 0.0
@@ -73,10 +73,15 @@ def trained(recipe: Recipe, run: Path, asked: Asked) -> float:
         )
 
     stopped = train(recipe, run, resume=(run / "checkpoints").exists(), talk=False, callbacks=Callbacks(on_validation=tell))
-    if stopped is not None:
-        signal.raise_signal(stopped)
-        raise KeyboardInterrupt  # where a process was told to ignore the signal
+    stop_with(stopped)
     return time.monotonic() - started
+
+
+def stop_with(number: int | None) -> None:
+    """The signal that stopped a training stops the experiment: what is unfinished is no result."""
+    if number is not None:
+        signal.raise_signal(number)
+        raise KeyboardInterrupt  # where a process was told to ignore the signal
 
 
 def compete(system: System, asked: Asked, seed: int, run: Path, judge: Judge) -> Row:

@@ -8,8 +8,10 @@ from typing import Any
 from rich.console import Console
 
 from regard.corpora.files import write_lines
+from regard.insight.curves import Bars, Picture, Series
 from regard.lab.cells import Comparison, Result
-from regard.lab.grids import Grid, markdown, print_grid
+from regard.lab.experiment import draw
+from regard.lab.grids import Grid, latex, markdown, print_grid
 from regard.lab.lecture import LECTURE
 from regard.lab.tasks import TASKS
 
@@ -87,7 +89,23 @@ def row(result: Result) -> dict[str, Any]:
 
 
 def write(plan: Comparison, results: Sequence[Result], directory: Path) -> None:
-    """`table.md` for people, `results.json` for programs."""
+    """`table.md` for people, `table.tex` for papers, `results.json` for programs; bars of each task as PNG and SVG."""
     text = [*markdown(figures(plan, results)), "", *(f"- {note}" for note in notes(plan)), "", *markdown(sizes(results))]
     write_lines(directory / "table.md", text)
     write_lines(directory / "results.json", [json.dumps([row(result) for result in results], indent=1)])
+    write_lines(directory / "table.tex", [*latex(figures(plan, results)), *(f"% {note}" for note in notes(plan))])
+    panels = [bars([one for one in results if one.task == task], task) for task in plan.tasks]
+    draw({"cells": Picture("Cells under equal budgets", panels, "; ".join(notes(plan)[len(plan.tasks) : -1]))}, directory)
+
+
+def bars(results: Sequence[Result], task: str) -> Bars:
+    """Ours beside the lecture's, each with the standard deviation over its seeds."""
+    cells, name = [one.cell for one in results], TASKS[task].figure.name
+    published = [getattr(LECTURE[cell], task) if cell in LECTURE else None for cell in cells]
+    spreads = [one.deviation or 0.0 for one in results]
+    return Bars(
+        f"{task}: {name}",
+        "cell",
+        name,
+        [Series("ours", cells, [one.mean for one in results], spreads), Series("lecture", cells, published)],
+    )
