@@ -132,6 +132,7 @@ def test_the_architecture_names_every_table_and_every_room():
         "CHOICES",
         "REMARKS",
         "SPACE",
+        "EXPERIMENTS",
     }
     assert shown - {"CORPORA"} <= tables | {"CORPORA"}
     assert all(f"`{name}`" in text for name in shown)
