@@ -23,6 +23,7 @@ from regard.cli import (
     predict,
     quantize,
     recipes,
+    score,
     train,
     tune,
     verify,
@@ -43,8 +44,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 for verb in (
-    train.train, tune.tune, generate.generate, predict.predict, evaluate.evaluate, compare.compare, align.align, look.look,
-    plan.plan, verify.verify, export.export, quantize.quantize, recipes.recipes, corpora.corpora, data.data,
+    train.train, tune.tune, generate.generate, predict.predict, score.score, evaluate.evaluate, compare.compare, align.align,
+    look.look, plan.plan, verify.verify, export.export, quantize.quantize, recipes.recipes, corpora.corpora, data.data,
 ):  # fmt: skip
     app.command(cls=Command)(with_imports(verb))
 app.command("import", cls=Command)(with_imports(import_.import_))

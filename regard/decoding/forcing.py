@@ -35,27 +35,32 @@ class Likelihood(NamedTuple):
 
     log_prob: float
     tokens: int  # the end mark counts
+    token_scores: list[float] | None = None  # log p of each token and of the end mark, if asked for
 
 
 class TeacherForced(Trained):
     """score, align."""
 
     @overload
-    def score(self, pairs: Pair) -> Likelihood: ...
+    def score(self, pairs: Pair, token_scores: bool = False) -> Likelihood: ...
     @overload
-    def score(self, pairs: Iterable[Pair]) -> list[Likelihood]: ...
-    def score(self, pairs: Pairs) -> Any:
-        """log p(target | source) of each pair; of one pair, one."""
+    def score(self, pairs: Iterable[Pair], token_scores: bool = False) -> list[Likelihood]: ...
+    def score(self, pairs: Pairs, token_scores: bool = False) -> Any:
+        """log p(target | source) of each pair; of one pair, one. With `token_scores`, of each of its tokens too."""
         both, alone = pairs_of(pairs, "score")
-        found = self.force(both, lambda steps, targets, _: self.likelihoods(steps, targets)).all("pairs")
+        found = self.likely(both, token_scores).all("pairs")
         return found[0] if alone else found
 
-    def likelihoods(self, steps: Steps, targets: Tokens) -> Iterator[Likelihood]:
+    def likely(self, pairs: Sequence[Pair], token_scores: bool = False) -> Answers[Likelihood]:
+        return self.force(pairs, lambda steps, targets, _: self.likelihoods(steps, targets, token_scores))
+
+    def likelihoods(self, steps: Steps, targets: Tokens, token_scores: bool = False) -> Iterator[Likelihood]:
         log_probs = self.model.logits(steps).float().log_softmax(dim=-1)
         wanted, _ = self.pad(targets)
         each = log_probs.gather(2, wanted[..., None]).squeeze(-1).masked_fill(wanted == PAD, 0.0)
-        for total, target in zip(each.double().sum(dim=1).tolist(), targets, strict=True):
-            yield Likelihood(total, len(target) + 1)
+        for row, (total, target) in enumerate(zip(each.double().sum(dim=1).tolist(), targets, strict=True)):
+            length = len(target) + 1
+            yield Likelihood(total, length, each[row, :length].tolist() if token_scores else None)
 
     @overload
     def align(self, pairs: Pair, reading: Reading | None = None, tokens: Sides | None = None) -> Alignment: ...

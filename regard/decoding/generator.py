@@ -1,6 +1,6 @@
 """A trained model that writes: generate, search, sample."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, overload
 
@@ -19,7 +19,7 @@ from regard.decoding.reading import Alignment, read_weights
 from regard.decoding.rules import Asked, Each, each_asked, inputs_of, unmet
 from regard.decoding.sampling import Sampling
 from regard.decoding.searching import Searching
-from regard.decoding.streaming import OnStep, PartialOutput, Tell
+from regard.decoding.streaming import OnStep, PartialOutput, Tell, streamed
 from regard.decoding.trace import NONE, Details
 from regard.decoding.trained import Answers, batches, check_look
 from regard.decoding.unknown import replace_unknown, require_looks
@@ -106,6 +106,16 @@ class TrainedGenerator(Searching):
         settings, details = self.settings(decoding, **{"beam": count, **changes}), Details(token_scores, alignment)
         found = self.answer(lines, settings, sampling or Sampling(), on_step, details, constraints).all("texts")
         return found[0] if alone else found
+
+    def stream(
+        self, texts: Texts, decoding: Decoding | None = None, *, sampling: Sampling | None = None,
+        constraints: Each | Asked = None, **changes: Any,
+    ) -> Iterator[PartialOutput]:  # fmt: skip
+        """What `on_step` would be told, one after the other: `for output in model.stream(text): print(output.text)`. Whoever
+        stops asking ends the search. With a `Sampling`, of `decoding.beam` samples."""
+        lines, _ = texts_of(texts, "stream")
+        settings = self.settings(decoding, **changes)
+        return streamed(lambda on_step: self.answer(lines, settings, sampling, on_step, constraints=constraints).all("texts"))
 
     def look(self, text: str, output: str | None = None, tokens: bool | None = None, maps: bool = True, **changes: Any) -> Look:
         """Where the model looked in the text for each word that it writes, or for those of another output: a value that a

@@ -149,14 +149,14 @@ class TrainedLanguageModel(TeacherForced):
         return found[0]
 
     @torch.inference_mode()
-    def score(self, pairs: str | Iterable[str | Sequence[str]]) -> Any:
+    def score(self, pairs: str | Iterable[str | Sequence[str]], token_scores: bool = False) -> Any:
         """log p(text) of each row, which is a text or has it in its only column; of one text, one. A model of one long text
         (`model.window`) takes rows for its parts: each is read after those before it."""
         given = pairs if isinstance(pairs, str) else [row[0] if isinstance(row, tuple) and row else row for row in pairs]
         texts, alone = texts_of(given, "score")
         targets = self.target.encode(texts)
         if self.model.window is not None:
-            likelihoods = self.in_one(targets)
+            likelihoods = self.in_one(targets, token_scores)
             return likelihoods[0] if alone else likelihoods
         problems = self.problems([[]] * len(targets), targets)
         results: list[Likelihood | None] = [None] * len(texts)
@@ -164,7 +164,7 @@ class TrainedLanguageModel(TeacherForced):
             [len(row) for row in targets], self.decoding.batch_tokens, [row for row in range(len(texts)) if row not in problems]
         ):
             wanted = [targets[row] for row in rows]
-            for row, one in zip(rows, self.likelihoods(self.all_steps(wanted), wanted), strict=True):
+            for row, one in zip(rows, self.likelihoods(self.all_steps(wanted), wanted, token_scores), strict=True):
                 results[row] = one
         found = Answers(results, problems).all("texts")
         return found[0] if alone else found
@@ -188,11 +188,14 @@ class TrainedLanguageModel(TeacherForced):
         batch = Batch({"target": Column(*self.pad([target]))})
         return batch, sides_of(NOTHING, labels_of(self.fields["target"], output, target, tokens[1])), Copied([], [])
 
-    def in_one(self, targets: Sequence[Sequence[int]]) -> list[Likelihood]:
+    def in_one(self, targets: Sequence[Sequence[int]], token_scores: bool = False) -> list[Likelihood]:
         """Every token and every end mark once, in lanes that start early enough to know what came before."""
         text = np.array([token for row in targets for token in (*row, END)], np.int64)
         each, ends = log_probs(self.model, text, self.decoding.batch_tokens), np.cumsum([len(row) + 1 for row in targets])
-        return [Likelihood(float(part.sum()), len(part)) for part in np.split(each, ends[:-1])] if len(text) else []
+        return [
+            Likelihood(float(part.sum()), len(part), part.tolist() if token_scores else None)
+            for part in (np.split(each, ends[:-1]) if len(text) else ())
+        ]
 
     def all_steps(self, targets: Sequence[Sequence[int]]) -> Steps:
         batch = on_device(Batch({"target": column_of(self.fields["target"], targets)}), self.device)

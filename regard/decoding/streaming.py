@@ -1,7 +1,10 @@
 """Outputs while they are being written: what a callback is told after every step, and how it ends an output."""
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from queue import Empty, Queue
+from threading import Event, Thread
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -40,3 +43,33 @@ def watcher(tells: Sequence[Tell], count: int) -> Watch:
         return torch.tensor(wanted, device=going.device)
 
     return watch
+
+
+def streamed(search: Callable[[OnStep], Any]) -> Iterator[PartialOutput]:
+    """What the search tells, one after the other. It runs in a thread of its own and waits until somebody asks for more; it
+    ends when nobody will: after `break`, or `close()`."""
+    told, left = Queue[PartialOutput | BaseException | None](maxsize=1), Event()
+
+    def on_step(one: PartialOutput) -> bool:
+        told.put(one)
+        return not left.is_set()
+
+    def run() -> None:
+        try:
+            search(on_step)
+            told.put(None)
+        except BaseException as error:  # raised where it is asked for
+            told.put(error)
+
+    thread = Thread(target=run, daemon=True)
+    thread.start()
+    try:
+        while (one := told.get()) is not None:
+            if isinstance(one, BaseException):
+                raise one
+            yield one
+    finally:
+        left.set()
+        while thread.is_alive():
+            with suppress(Empty):
+                told.get(timeout=0.01)

@@ -1,6 +1,7 @@
 """What a callback is told while outputs are written, and how it ends them."""
 
 import math
+import threading
 
 import pytest
 import torch
@@ -11,7 +12,9 @@ from regard.data.fields import texts
 from regard.data.tokenizers import END, train_tokenizer
 from regard.decoding.beam import beam_search
 from regard.decoding.generator import TrainedGenerator
+from regard.decoding.sampling import Sampling
 from regard.decoding.streaming import PartialOutput, watcher
+from regard.errors import UserError
 from regard.models.directory import Bundle
 from regard.models.interface import Step
 from regard.recipe import Decoding, Tokenizer
@@ -112,3 +115,54 @@ def test_a_beam_tells_its_best_hypothesis_whether_it_is_open_or_closed(rows, exp
     given = bounded(lambda words, state: Step(table[words], None, state), torch.zeros(1, 1), [2])
     beam_search(*given, width=2, end=3, watch=watcher([tell], 1))
     assert told == expected
+
+
+STREAMS = {
+    "greedy": lambda model, texts: (model.stream(texts, beam=1), model.search(texts, beam=1)),
+    "beam": lambda model, texts: (model.stream(texts, beam=3), model.search(texts, beam=3)),
+    "sample": lambda model, texts: (model.stream(texts, beam=2, sampling=Sampling()), model.sample(texts, 2)),
+}
+
+
+@pytest.mark.parametrize("way", STREAMS)
+def test_a_stream_yields_what_a_callback_is_told(trained, way):
+    stream, found = STREAMS[way](trained, TEXTS)
+    last = {(one.row, one.sample): one for one in stream}
+    expected = {
+        (row, at): one for row, each in enumerate(found) for at, one in enumerate(each if way == "sample" else each[:1])
+    }
+    assert {key: one.text for key, one in last.items()} == {key: one.text for key, one in expected.items()}
+    assert all(one.finished for one in last.values())
+    told = []
+    trained.search("a b c", beam=1, on_step=told.append)
+    assert list(trained.stream("a b c", beam=1)) == told
+    assert list(trained.stream("")) == []
+
+
+@pytest.mark.parametrize("way", STREAMS)
+def test_whoever_stops_asking_ends_the_search(trained, way, monkeypatch):
+    """The search waits for them: no more than one step is taken ahead, and its thread is gone."""
+    trained.model.decoder.output.bias.data[END] = -1e4
+    before, steps = threading.active_count(), []
+    original = TrainedGenerator.tell
+
+    def tell(self, on_step, row, offer):
+        return original(self, lambda one: steps.append(one) or on_step(one), row, offer)
+
+    monkeypatch.setattr(TrainedGenerator, "tell", tell)
+    stream, _ = STREAMS[way](trained, "a b c")
+    steps.clear()
+    for _ in range(3):
+        next(stream)
+    assert len(steps) <= 5  # asked for, in the queue, and waiting to go there
+    stream.close()
+    assert threading.active_count() == before
+    assert max(len(one.tokens) for one in steps) < 9
+
+
+def test_what_goes_wrong_in_a_stream_is_raised_where_it_is_asked_for(trained, monkeypatch):
+    with pytest.raises(UserError, match=r"decoding\.beam"):
+        trained.stream("a", beam=0)
+    monkeypatch.setattr(TrainedGenerator, "read", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        list(trained.stream("a"))
