@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from regard.decoding.hypothesis import Hypothesis
     from regard.decoding.trained import Answers
 
+    Ask = Callable[..., Answers[list[Hypothesis]]]
+
 
 def generate(
     run: Annotated[Path, typer.Argument(help="A run or a model directory.")],
@@ -39,6 +41,13 @@ def generate(
     length_penalty: Annotated[float | None, typer.Option(min=0.0, help="Rank by log p / length ** penalty.")] = None,
     length_norm: Annotated[str | None, typer.Option(help="gnmt: ((5 + length) / 6) ** penalty instead; or power.")] = None,
     coverage_penalty: Annotated[float | None, typer.Option(min=0.0, help="Penalty for source words not looked at.")] = None,
+    mbr: Annotated[
+        str | None,
+        typer.Option(metavar="METRIC", help="Of all candidates, the one most like the others by this metric (chrf)."),
+    ] = None,
+    candidates: Annotated[
+        int | None, typer.Option(min=2, help="How many, from a beam or with --sample; 16 unless given.")
+    ] = None,
     n_best: Annotated[int | None, typer.Option(min=1, help="Print the best N as `line ||| text ||| score`.")] = None,
     sample: Annotated[bool, typer.Option("--sample", help="Draw the output; with --n-best, N of them as drawn.")] = False,
     temperature: Annotated[float | None, typer.Option(help="Draw by p ** (1 / temperature).")] = None,
@@ -112,6 +121,9 @@ def generate(
         raise UserError(f"--{next(iter(drawing)).replace('_', '-')} says how outputs are drawn: add --sample")
     sampling = parse(Sampling, drawing) if sample else None
     width = n_best or 1 if sample else max(beam or trained.settings(**own).beam, n_best or 1)
+    if candidates is not None and mbr is None:
+        raise UserError("--candidates says from how many outputs to choose: add --mbr METRIC")
+    width = width if mbr is None else max(candidates or 16, n_best or 1)
     ranking = given(length_penalty=length_penalty, length_norm=length_norm, coverage_penalty=coverage_penalty)
     own |= {"beam": width, **ranking, **given(replace_unknown=replace_unknown or None)}
     settings = trained.settings(**own)
@@ -120,7 +132,8 @@ def generate(
             raise UserError("--dictionary says what unknown words are replaced by: add --replace-unknown")
         trained.dictionary = read_dictionary(dictionary)
     wanted = Details(form.token_scores, alignments is not None or (details and trained.has_attention))
-    ask = partial(trained.answer, settings=settings, sampling=sampling, details=wanted)
+    ask: Ask = partial(trained.answer, settings=settings, sampling=sampling, details=wanted)
+    ask = ask if mbr is None else by_risk(ask, mbr, sample)
     with threads_for(number), opened(output, sys.stdout) as out, opened(alignments, None) as links:
         failed = write_answers(Job(trained, ask, source, number, jsonl), form, out or sys.stdout, links)
     failures.leave(failed)
@@ -130,7 +143,7 @@ class Job(NamedTuple):
     """What is to be answered, and by whom."""
 
     trained: "TrainedGenerator"
-    ask: Callable[..., "Answers[list[Hypothesis]]"]
+    ask: "Ask"
     source: Incoming
     processes: int
     jsonl: bool
@@ -213,6 +226,16 @@ def opened(path: Path | None, otherwise: TextIO | None) -> Iterator[TextIO | Non
         return
     with path.open("w", encoding="utf-8", newline="\n") as file:
         yield file
+
+
+def by_risk(ask: "Ask", metric: str, sampled: bool) -> "Ask":
+    """The same answers, each list ranked by minimum Bayes risk."""
+    from regard.decoding.consensus import consensus
+    from regard.evaluation.metrics import rewards
+    from regard.recipe import choose
+
+    utility = choose(rewards(), metric, "metric of a sentence")
+    return lambda *texts, **ways: ask(*texts, **ways).map(lambda found: consensus(found, utility, sampled))
 
 
 def together(

@@ -23,6 +23,7 @@ from regard.models.interface import Step
 from regard.recipe import Decoding
 
 VOCABULARY, BANNED, LEAST, MOST = 6, 5, 2, 3
+PATTERN = "a(b|⁇b)?|[^!]b?|bb.b"
 
 
 class BannedWord(DecodingRule):
@@ -109,7 +110,7 @@ ORACLES = {
     "prefix": Oracle({"prefix": "ab"}, lambda source, words: text_of(words).startswith("ab")),
     "ban": Oracle({"ban": ["a", "b⁇"]}, lambda source, words: not re.search(r"(?<!\w)a(?!\w)|(?<!\w)b⁇|!", text_of(words))),
     "only_words": Oracle({"only_words": "words.txt"}, lambda source, words: set(text_of(words).split()) <= {"ab", "⁇b", "aa"}),
-    "pattern": Oracle({"pattern": "a(b|⁇b)?|[^!]b?"}, lambda source, words: re.fullmatch("a(b|⁇b)?|[^!]b?", text_of(words))),
+    "pattern": Oracle({"pattern": PATTERN}, lambda source, words: re.fullmatch(PATTERN, text_of(words))),
     "must": Oracle({"must": ["ab", "ba"]}, lambda source, words: all(one in spelled(words) for one in ("<4><5>", "<5><4>"))),
     "banned": Oracle({}, lambda source, words: BANNED not in words),
     "least": Oracle({}, lambda source, words: END not in words[:LEAST]),
