@@ -28,6 +28,7 @@ demo: $(STAMP)
 	$(BIN)/regard look $(RUN) "Caecilius est in horto , quod servi in atrio laborant ." --png $(RUN)/attention.png
 
 test: $(STAMP)
+	scripts/apt.sh
 	$(PYTEST) -m "not slow and not gpu"
 	$(PYTEST) $(SHAPES) -m "not slow and not gpu" tests/models/test_laws.py tests/models/test_kinds.py tests/nn/test_attention.py tests/nn/test_recurrent.py tests/decoding/test_search.py tests/training/test_objective.py tests/training/test_penalties.py -k "(stepping and not tanh- and not lstm-) or equation or objective or penalt or formula"
 

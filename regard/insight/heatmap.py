@@ -23,6 +23,7 @@ class Heatmap(NamedTuple):
     weights: Float[np.ndarray, "target source"]
     title: str = ""
     end: Float[np.ndarray, " target"] | None = None  # weights on the end mark of the source, which gets a column of its own
+    gold: frozenset[tuple[int, int]] = frozenset()  # true links, (source, target), drawn as outlines
 
     @property
     def whole(self) -> "Heatmap":
@@ -30,7 +31,7 @@ class Heatmap(NamedTuple):
         if self.end is None:
             return self
         weights = np.concatenate([self.weights, np.asarray(self.end)[:, None]], axis=1)
-        return Heatmap([*self.source, END_MARK], self.target, weights, self.title)
+        return Heatmap([*self.source, END_MARK], self.target, weights, self.title, gold=self.gold)
 
     @property
     def peak(self) -> float:

@@ -13,7 +13,7 @@ from jaxtyping import Float
 from regard.insight import figure
 from regard.insight.heatmap import Heatmap
 from regard.insight.maps import AttentionMap, View, view
-from regard.insight.page import html
+from regard.insight.page import PageFigure, html
 from regard.insight.terminal import terminal
 
 
@@ -60,6 +60,10 @@ class Look:
     def weights(self) -> Float[np.ndarray, "target source"]:
         return self.heatmap.weights
 
+    @property
+    def page_figure(self) -> PageFigure:
+        return PageFigure(self.heatmap, self.maps, self.chances, self.candidates)
+
     def png(self, path: str | PathLike[str]) -> None:
         """A bitmap; needs matplotlib, and fonts that have the characters."""
         if (told := figure.boxes(self.heatmap)) is not None:
@@ -72,7 +76,7 @@ class Look:
 
     def html(self, path: str | PathLike[str]) -> None:
         """A page on which words can be pointed at."""
-        html(self.heatmap, Path(path))
+        html([self.page_figure], Path(path))
 
     def __repr__(self) -> str:
         return f"{self.output}\n\n{terminal(self.heatmap, color=False)}"

@@ -1,85 +1,58 @@
-"""Heatmaps on a web page: one file that fetches nothing, and can be read without its script."""
+"""Where models looked, on a web page: one file that fetches nothing. What is drawn by its script is there as text too."""
 
 import base64
 import hashlib
-from collections.abc import Iterable, Sequence
+import json
+from collections.abc import Sequence
 from html import escape
+from importlib.resources import files
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 
-from regard.insight.heatmap import END_MARK, STRONG, Heatmap, digits, labels, printable, tell
+from regard.insight.heatmap import END_MARK, Heatmap, printable
+from regard.insight.maps import ATTENTION_MAPS, AttentionMap
 
-STYLE = """
-:root { color-scheme: light dark; --ink: 8 81 156; --on-ink: #fff; --line: #dde4ec; --quiet: #5b6673; }
-@media (prefers-color-scheme: dark) {
-  :root { --ink: 120 190 255; --on-ink: #06121f; --line: #2c3540; --quiet: #9aa6b3; }
-}
-body { font: 16px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 72rem; padding: 0 1rem; }
-h1 { font-size: 1.3rem; } .note { color: var(--quiet); font-size: .85rem; }
-figure { margin: 0 0 2rem; padding: 1rem 0 0; border-top: 1px solid var(--line); overflow-x: auto; }
-figcaption { font-weight: 600; }
-.scale i { display: inline-block; width: 1.1em; height: .8em; border: 1px solid var(--line);
-  background: rgb(var(--ink) / var(--w, 0)); }
-dl { margin: .25rem 0 .75rem; display: grid; grid-template-columns: auto 1fr; column-gap: .75rem; }
-dt { color: var(--quiet); } dd { margin: 0; }
-dd bdi { padding: .05em .2em; border-radius: .2em; }
-.source bdi { background: rgb(var(--ink) / calc(var(--w, 0) * .75)); } .target bdi { cursor: default; }
-table { border-collapse: collapse; font-size: .85rem; }
-thead th { height: 1em; padding: 0 0 .35rem; vertical-align: bottom; }
-thead bdi { display: inline-block; writing-mode: vertical-rl; text-orientation: sideways; white-space: nowrap;
-  transform: rotate(180deg); }
-th { font-weight: 400; text-align: right; white-space: nowrap; padding-right: .5rem; }
-thead th { text-align: center; padding-right: 0; }
-td { box-sizing: border-box; width: 1.9rem; min-width: 1.9rem; height: 1.9rem; padding: 0;
-  border: 1px solid var(--line); text-align: center; font-size: .7rem; background: rgb(var(--ink) / var(--w, 0)); }
-td.strong { color: var(--on-ink); }
-tbody tr:hover th, tbody tr.on th, .target .on { font-weight: 600; box-shadow: inset 0 -2px rgb(var(--ink)); }
-tbody tr:hover td, tbody tr.on td { border-block-color: rgb(var(--ink)); }
-"""
+if TYPE_CHECKING:
+    from regard.insight.look import Candidate, Chance
 
-SCRIPT = """
-for (const figure of document.querySelectorAll("figure")) {
-  const sources = figure.querySelectorAll(".source bdi"), targets = figure.querySelectorAll(".target bdi");
-  const rows = figure.querySelectorAll("tbody tr");
-  const show = (chosen) => {
-    rows.forEach((row, i) => row.classList.toggle("on", i === chosen));
-    targets.forEach((word, i) => word.classList.toggle("on", i === chosen));
-    sources.forEach((word, i) => word.style.setProperty(
-      "--w", chosen < 0 ? 0 : rows[chosen].cells[i + 1].style.getPropertyValue("--w") || 0));
-  };
-  for (const words of [targets, rows]) words.forEach((word, i) => {
-    for (const name of ["pointerenter", "focus"]) word.addEventListener(name, () => show(i));
-    for (const name of ["pointerleave", "blur"]) word.addEventListener(name, () => show(-1));
-  });
-}
-"""
+STYLE, SCRIPT = ((files("regard.insight") / f"page.{kind}").read_text(encoding="utf-8") for kind in ("css", "js"))
+FINE = 4_000_000  # weights of one figure: up to so many have 65,536 steps, more of them have 256
+MOST = 3  # words that a line of text names
+FAINT = 0.005  # weights below it are named nowhere
 
 
-def html(heatmaps: Heatmap | Sequence[Heatmap], path: Path) -> None:
-    """One page for one or many sentences; hovering over a target word shades the source words it looked at."""
-    shown = [heatmaps] if isinstance(heatmaps, Heatmap) else heatmaps
-    path.write_text(draw_page(one.whole for one in shown), encoding="utf-8")
+class PageFigure(NamedTuple):
+    """One text: the picture that is shown first, and what else can be chosen."""
+
+    heatmap: Heatmap
+    maps: Sequence[AttentionMap] = ()
+    chances: Sequence["Chance"] = ()
+    candidates: Sequence["Candidate"] = ()
 
 
-def draw_page(heatmaps: Iterable[Heatmap]) -> str:
-    figures = "\n".join(map(draw_sentence, heatmaps))
+def html(figures: Heatmap | Sequence[Heatmap | PageFigure], path: Path, beside: bool = False) -> None:
+    """One page for one or many sentences; `beside` puts them side by side, to compare models."""
+    shown = [figures] if isinstance(figures, Heatmap) else figures
+    path.write_text(draw_page([one if isinstance(one, PageFigure) else PageFigure(one) for one in shown], beside), "utf-8")
+
+
+def draw_page(figures: Sequence[PageFigure], beside: bool = False) -> str:
+    data = json.dumps([figure_data(one) for one in figures], ensure_ascii=False).replace("<", "\\u003c")
+    drawn, layout = "\n".join(map(draw_figure, figures)), ' class="beside"' if beside else ""
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{policy()}">\n'
         '<meta name="viewport" content="width=device-width">\n<title>Where the model looked</title>\n'
         f"<style>{STYLE}</style>\n</head>\n<body>\n<h1>Where the model looked</h1>\n"
-        '<p class="note">Point at a target word to see the source words it looked at. '
-        f"The stronger a cell, the larger its weight: {draw_scale()} {END_MARK} is the end of the source.</p>\n"
-        f"{figures}\n<script>{SCRIPT}</script>\n</body>\n</html>\n"
+        '<p class="note">Point at a word or a cell, or choose the matrix and press arrow keys; a click stays until Escape. '
+        f"The stronger a cell, the larger its weight. {escape(END_MARK)} is the end of the text.</p>\n"
+        f"<main{layout}>\n{drawn}\n</main>\n"
+        f'<script type="application/json" id="data">{data}</script>\n'
+        f"<script>{SCRIPT}</script>\n</body>\n</html>\n"
     )
-
-
-def draw_scale() -> str:
-    """0 to 1 in every picture, whatever its largest weight is."""
-    steps = "".join(f'<i style="--w:{step / 8}"></i>' for step in range(9))
-    return f'0 <span class="scale">{steps}</span> 1.'
 
 
 def policy() -> str:
@@ -88,39 +61,89 @@ def policy() -> str:
     return f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{fingerprint}'"
 
 
-def draw_sentence(heatmap: Heatmap) -> str:
-    title = f"<figcaption>{escape(printable(heatmap.title))}</figcaption>\n" if heatmap.title else ""
+def figure_data(figure: PageFigure) -> dict[str, Any]:
+    """What the script draws. Names of rows and columns stand once, whichever views share them."""
+    whole, sides = figure.heatmap.whole, list[list[str]]()
+    views = [AttentionMap("reading", None, None, whole), *figure.maps]
+    count = sum(one.heatmap.weights.size for one in views)
+    told = {name: kind.told for name, kind in ATTENTION_MAPS.items()} | {"reading": "alignment"}
+    return {
+        "views": [view_data(one, sides, 16 if count <= FINE else 8) for one in views],
+        "sides": sides,
+        "told": told,
+        "peak": max(one.heatmap.peak for one in views),
+        "gold": [[row, column] for column, row in sorted(whole.gold)],
+        "chances": [{"word": one.word, "probability": one.probability} for one in figure.chances],
+    }
+
+
+def view_data(one: AttentionMap, sides: list[list[str]], bits: int) -> dict[str, Any]:
+    places = list[int]()
+    for names in (one.heatmap.target, one.heatmap.source):
+        side = [printable(name) for name in names]
+        if side not in sides:
+            sides.append(side)
+        places.append(sides.index(side))
+    written = one.kind == "reading" or ATTENTION_MAPS[one.kind].rows == "written"
+    peak = one.heatmap.peak
+    return {
+        "kind": one.kind, "layer": one.layer, "head": one.head, "rollout": one.rollout, "rows": places[0], "columns": places[1],
+        "written": len(one.heatmap.target) * written, "bits": bits, "peak": peak,
+        "weights": packed(one.heatmap.shades, bits),
+    }  # fmt: skip
+
+
+def packed(shades: Float[np.ndarray, "rows columns"], bits: int) -> str:
+    """In so many steps from 0 to 1, as bytes, the lower first."""
+    kind = np.dtype("<u2") if bits == 16 else np.dtype("u1")
+    return base64.b64encode(np.rint(shades * (2**bits - 1)).astype(kind).tobytes()).decode()
+
+
+def draw_figure(figure: PageFigure) -> str:
+    heatmap = figure.heatmap.whole
+    title = escape(printable(heatmap.title))
+    assert heatmap.weights.shape == (len(heatmap.target), len(heatmap.source)), heatmap.weights.shape
+    keys = "arrow keys move; Escape ends"
     return (
-        f'<figure>\n{title}<dl><dt>source</dt><dd class="source" dir="auto">{draw_words(heatmap.source)}</dd>\n'
-        f'<dt>target</dt><dd class="target" dir="auto">{draw_words(heatmap.target, " tabindex=0")}</dd></dl>\n'
-        f"{draw_table(heatmap)}\n</figure>"
+        f"<figure>\n<figcaption>{title}</figcaption>\n"
+        f'<div class="controls"><span class="scale">0<i></i>{heatmap.peak:g}</span></div>\n'
+        f'<div class="strip"><div class="row" tabindex="0" role="group" aria-label="what was looked at; {keys}"></div>'
+        '<svg aria-hidden="true"></svg>'
+        f'<div class="row" tabindex="0" role="group" aria-label="what looked; {keys}"></div></div>\n'
+        f'<p class="status" role="status" aria-live="polite"></p>\n'
+        f'<div class="matrix" tabindex="0" role="group" aria-label="weights of {title}; {keys}"><div>'
+        '<canvas aria-hidden="true"></canvas></div></div>\n'
+        f"{as_text(heatmap)}\n{draw_chances(figure)}</figure>"
     )
 
 
-def draw_words(words: Iterable[str], attributes: str = "") -> str:
-    return " ".join(f"<bdi{attributes}>{escape(printable(word))}</bdi>" for word in words)
+def as_text(heatmap: Heatmap) -> str:
+    """What each word looked at most, for readers of text."""
+    rows = [f"<tr><th>{mark(word)}</th><td>{looked(heatmap, row)}</td></tr>" for row, word in enumerate(heatmap.target)]
+    return f"<details><summary>As text</summary>\n<table>\n{''.join(rows)}\n</table></details>"
 
 
-def draw_table(heatmap: Heatmap) -> str:
-    source, target = labels(heatmap.source), labels(heatmap.target)
-    names = "".join(f'<th scope="col"><bdi>{escape(word)}</bdi></th>' for word in source)
+def looked(heatmap: Heatmap, row: int) -> str:
+    weights = np.nan_to_num(heatmap.weights[row])
+    best = [place for place in np.argsort(-weights, kind="stable")[:MOST] if weights[place] >= FAINT]
+    return ", ".join(f"{mark(heatmap.source[place])} {weights[place]:.3f}" for place in best)
+
+
+def draw_chances(figure: PageFigure) -> str:
+    """Each token's probability beside the most probable ones, and the outputs of the beam."""
+    if not figure.chances:
+        return ""
     rows = [
-        f'<tr><th scope="row"><bdi>{escape(word)}</bdi></th>{draw_row(source, word, weights, shades)}</tr>'
-        for word, weights, shades in zip(target, heatmap.weights, heatmap.shades, strict=True)
+        f"<tr><th>{mark(one.token)}</th><td>{one.probability:.3f}</td><td>"
+        f"{', '.join(f'{mark(other)} {chance:.3f}' for other, chance in one.alternatives)}</td></tr>"
+        for one in figure.chances
     ]
-    body = "\n".join(rows)
-    return f"<table>\n<thead><tr><th></th>{names}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table>"
+    found = "".join(f'<li>{mark(one.text)} <span class="note">{one.log_prob:.3f}</span></li>' for one in figure.candidates)
+    return (
+        f"<details><summary>Probabilities</summary>\n<table>\n{''.join(rows)}\n</table>\n"
+        f"{f'<p>The beam, with log p:</p><ol>{found}</ol>' if found else ''}</details>\n"
+    )
 
 
-def draw_row(
-    source: Sequence[str],
-    target: str,
-    weights: Float[np.ndarray, " source"],
-    shades: Float[np.ndarray, " source"],
-) -> str:
-    cells = []
-    for word, weight, shade in zip(source, weights.tolist(), shades.tolist(), strict=True):
-        strong = ' class="strong"' if shade > STRONG else ""
-        told = escape(tell(word, target, weight))
-        cells.append(f'<td{strong} style="--w:{shade:.3f}" title="{told}">{digits(weight)}</td>')
-    return "".join(cells)
+def mark(word: str) -> str:
+    return f"<bdi>{escape(printable(word))}</bdi>"

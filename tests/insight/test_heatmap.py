@@ -1,5 +1,6 @@
 import base64
 import hashlib
+import json
 import re
 import subprocess
 import sys
@@ -11,10 +12,14 @@ import pytest
 from PIL import Image
 from rich.cells import cell_len
 
+from regard.errors import UserError
 from regard.insight import fonts
+from regard.insight import page as page_module
 from regard.insight.figure import FORMATS, boxes, draw_figure, png, svg
 from regard.insight.heatmap import Heatmap, abbreviate, digits, graphemes, printable
-from regard.insight.page import html
+from regard.insight.look import Candidate, Chance
+from regard.insight.maps import AttentionMap, View, rollout, view
+from regard.insight.page import PageFigure, html
 from regard.insight.terminal import terminal
 
 ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
@@ -30,6 +35,7 @@ def heat(source, target, title="", seed=1):
 
 
 SENTENCE = heat(LATIN, ENGLISH, "one sentence")
+POSITIONS = [(1, 1), (1, 2), (2, 1), (2, 2)]  # layers and heads
 HEATMAPS = {
     "sentence": SENTENCE,
     "odd": heat(ODD, ODD, '<b>"odd"</b> $x$ \x00'),
@@ -192,15 +198,52 @@ def test_svg_tells_weights_and_stays_inside_its_frame(tmp_path):
     assert max(float(cell.get("y")) + float(cell.get("height")) for cell in cells) <= float(root.get("height"))
 
 
+def data_of(page):
+    """What the script of a page draws."""
+    return json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)[1])
+
+
+def unpacked(figure, seen):
+    kind = np.dtype("<u2") if seen["bits"] == 16 else np.dtype("u1")
+    steps = np.frombuffer(base64.b64decode(seen["weights"]), kind).astype(float)
+    shape = len(figure["sides"][seen["rows"]]), len(figure["sides"][seen["columns"]])
+    return steps.reshape(shape) / (2 ** seen["bits"] - 1) * seen["peak"]
+
+
 @pytest.mark.parametrize("name", HEATMAPS)
-def test_page_shows_every_word_and_weight(name, tmp_path):
+def test_page_holds_every_word_and_weight(name, tmp_path):
     heatmap, path = HEATMAPS[name], tmp_path / "page.html"
     html(heatmap, path)
-    page = Page(path.read_text(encoding="utf-8"))
-    shades = [float(cell["style"].removeprefix("--w:")) for cell in page.named("td")]
-    np.testing.assert_allclose(shades, heatmap.shades.flatten(), atol=6e-4)
-    assert all(printable(word) in page.text for word in [*heatmap.source, *heatmap.target] if word)
-    assert len(page.named("script")) == 1  # ours, whatever the words say
+    text = path.read_text(encoding="utf-8")
+    page, (figure,) = Page(text), data_of(text)
+    (seen,) = figure["views"]
+    expected = np.nan_to_num(heatmap.weights).clip(min=0)
+    np.testing.assert_allclose(unpacked(figure, seen), expected, atol=heatmap.peak / 2**16)
+    assert figure["sides"][seen["rows"]] == [printable(word) for word in heatmap.target]
+    assert figure["sides"][seen["columns"]] == [printable(word) for word in heatmap.source]
+    assert all(printable(word) in page.text for word in heatmap.target if word)  # without its script too
+    assert len(page.named("script")) == 2  # data and ours, whatever the words say
+
+
+def test_page_holds_every_head_and_says_what_is_coarser(monkeypatch, tmp_path):
+    maps = [
+        AttentionMap("cross", layer, head, heat(LATIN, ENGLISH, seed=layer * 3 + head)) for layer in (1, 2) for head in (1, 2)
+    ]
+    figure = PageFigure(SENTENCE, maps, [Chance("</script>", 0, 0.5, [("<b>", 0.5)])], [Candidate("<i>", -1.0)])
+    for fine, bits in ((10**6, 16), (0, 8)):
+        monkeypatch.setattr(page_module, "FINE", fine)
+        html([figure], tmp_path / "page.html")
+        text = (tmp_path / "page.html").read_text(encoding="utf-8")
+        (found,) = data_of(text)
+        assert [(seen["kind"], seen["layer"], seen["head"]) for seen in found["views"][1:]] == [
+            ("cross", *at) for at in POSITIONS
+        ]
+        for seen, one in zip(found["views"][1:], maps, strict=True):
+            assert seen["bits"] == bits
+            np.testing.assert_allclose(unpacked(found, seen), one.heatmap.weights, atol=2.0**-bits)
+        assert "&lt;/script&gt;" in text
+        assert text.count("</script>") == 2
+        assert len(found["sides"]) == 2
 
 
 def test_page_fetches_nothing(tmp_path):
@@ -276,3 +319,34 @@ def test_abbreviate_counts_columns(text, expected):
 def test_digits_are_short():
     weights = [0.0, 0.0499, 0.05, 0.934, 0.996, 1.0, 1.26, 12.3, float("nan")]
     assert [digits(weight) for weight in weights] == ["", "", ".05", ".93", "1.0", "1.0", "1.3", "12", ""]
+
+
+def test_a_rollout_is_the_product_of_layers_with_what_goes_past_them():
+    """Abnar & Zuidema 2020, in NumPy: Π (A + I) / 2, the highest layer leftmost."""
+    layers = list(np.random.default_rng(2).dirichlet(np.ones(5), size=(3, 5)))
+    half = [(one + np.eye(5)) / 2 for one in layers]
+    np.testing.assert_allclose(rollout(layers), half[2] @ half[1] @ half[0])
+    np.testing.assert_allclose(rollout(layers).sum(1), 1)
+
+
+def test_views_are_heads_or_means_of_them():
+    maps = [
+        AttentionMap("cross", layer, head, heat(LATIN, ENGLISH, "run: x", layer * 3 + head))
+        for layer in (1, 2)
+        for head in (1, 2)
+    ]
+    maps.append(AttentionMap("encoder", 1, 1, heat(LATIN, LATIN, "run: e")))
+    maps.append(AttentionMap("encoder", None, None, heat(LATIN, LATIN, "run: r"), rollout=True))
+    weights = np.array([one.heatmap.weights for one in maps[:4]]).reshape(2, 2, len(ENGLISH), len(LATIN))
+    np.testing.assert_array_equal(view(maps, View("cross", 2, 1)).heatmap.weights, weights[1, 0])
+    np.testing.assert_allclose(view(maps, View("cross", 1)).heatmap.weights, weights[0].mean(0))
+    np.testing.assert_allclose(view(maps, View()).heatmap.weights, weights.mean((0, 1)))
+    assert view(maps, View("cross", 2, 1)).heatmap.title == "run: attention to the source, layer 2, head 1"
+    assert view(maps, View("encoder", rollout=True)) is maps[-1]
+    for wanted, told in (
+        (View("cross", 3), "has 2 layers and 2 heads"),
+        (View("copy"), "no map 'copy'; it has cross, encoder"),
+        (View("cross", rollout=True), "a rollout is of the self-attention of a Transformer"),
+    ):
+        with pytest.raises(UserError, match=told):
+            view(maps, wanted)
