@@ -69,7 +69,8 @@ CONTEST = Contest(
         ),
     ],
     notes=["of names that stand in source and reference alike; a name that Latin declines cannot be copied whole",
-           "the copying systems see one in ten shared words hidden in training (training.unknown_words)"],
+           "PosUnk replaces words written as unknown; where the vocabulary has all of training, none is ever written",
+        "the copying systems see one in ten shared words hidden in training (training.unknown_words)"],
 )  # fmt: skip
 EXPERIMENT = Experiment(
     settings={

@@ -10,10 +10,11 @@ from types import SimpleNamespace
 import pytest
 from calling import regard
 
-from regard.lab import alignment, captions, copying, order, summarisation, translation
+from regard.decoding.forcing import Likelihood
+from regard.lab import alignment, bottleneck, captions, copying, order, summarisation, translation
 from regard.lab.contest import Claim, Contest
 from regard.lab.experiment import Asked, Setting, conduct
-from regard.lab.systems import Examined, System, recipe_of
+from regard.lab.systems import Examined, System, by_length, recipe_of
 from regard.models import configure
 from regard.planning.lecture import ROWS
 
@@ -146,3 +147,27 @@ def test_the_lectures_flops_are_those_of_the_plan():
         known = {"transformer": "vaswani2017-base", "transformer-big": "vaswani2017-big"}
         row = ROWS[known.get(name) or names[translation.SYSTEMS[name].recipe]]
         assert (row.german, row.french) == tuple(float(one) if one else None for one in (german, french))
+
+
+def test_figures_by_length_are_those_of_their_rows():
+    """Up to 2 words, up to 4, longer: of each group the exact matches, and the mean loss of all its tokens."""
+    rows = [("a", "x"), ("a a", "y"), ("a a a", "z"), ("a a a a a", "z")]
+    model = SimpleNamespace(
+        generate=lambda sources: ["x", "x", "z", "z"],
+        score=lambda pairs: [Likelihood(-1.0, 2), Likelihood(-5.0, 4), Likelihood(-3.0, 3), Likelihood(-8.0, 2)],
+    )
+    found = by_length(Examined(model, "test", rows, None, None), "exact", (2, 4))
+    assert found == [(2, 2, 50.0, 1.0), (4, 1, 100.0, 1.0), (0, 1, 100.0, 4.0)]
+
+
+def test_the_bottleneck_is_judged_by_lead_and_length():
+    def holds(without, attends):
+        rows = [
+            {"name": name, "test by length": [(end, 1, 0.0, loss) for end, loss in zip((5, 10), losses, strict=True)]}
+            for name, losses in (("none", without), ("attention", attends))
+        ]
+        return bottleneck.holds(rows, "test", ["attention", "none"])
+
+    assert holds([2.0, 3.0], [1.0, 1.5])
+    assert not holds([2.0, 3.0], [1.0, 2.5])  # a smaller lead
+    assert not holds([2.0, 3.0], [2.5, 1.0])  # none on short sources
