@@ -112,8 +112,9 @@ def by_length(tested: Examined, metric: str = "bleu", ends: Sequence[int] = LENG
     found = []
     for end, places in length_groups([row[0] for row in rows], ends).items():
         score = METRICS[metric]([outputs[place] for place in places], [rows[place][-1] for place in places]).value
-        log_probs, tokens = zip(*(likelihoods[place] for place in places), strict=True)
-        found.append((end, len(places), round(score, 3), round(-sum(log_probs) / sum(tokens), 4)))
+        some = [likelihoods[place] for place in places]
+        loss = -sum(one.log_prob for one in some) / sum(one.tokens for one in some)
+        found.append((end, len(places), round(score, 3), round(loss, 4)))
     return found
 
 
