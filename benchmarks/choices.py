@@ -114,7 +114,8 @@ def grid(chosen: dict[str, Any], number: int) -> Iterator[tuple[str, dict[str, A
         words = {**CUTS[cut], **KINDS[kind]}
         data = {key: value for key, value in chosen["data"].items() if key != "fields" or cut == "as chosen"}
         model = {key: value for key, value in chosen["model"].items() if key != "share_embeddings"}
-        yield f"{cut}, {kind}", override({**chosen, "data": data, "model": model}, words)
+        training = {key: value for key, value in chosen["training"].items() if key != "made_up_stems"}  # they go with copying
+        yield f"{cut}, {kind}", override({**chosen, "data": data, "model": model, "training": training}, words)
 
 
 def trained(values: dict[str, Any], files: dict[str, Any], test: Rows, score: str, folder: Path) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from regard.data.survey import survey
 from regard.drafting import Files, draft
 from regard.errors import DataError, UserError
 from regard.models import configure
+from regard.planning import minutes
 from regard.recipe import Pairs, Recipe, parse
 
 LAPTOP, GPU = Machine(gpu=False, threads=2), Machine(gpu=True, threads=16)
@@ -83,6 +84,20 @@ CASES = {
     "as many signs, but names that the source has not": (
         lambda chance: (sentence(chance, 5), f"{sentence(chance, 5).replace(' ', '.')} = {chance.choice(WORDS)}()"), 300,
         lambda it: kinds(it) == "bpe",
+    ),
+    "code of a closed set of names": (
+        lambda chance: (f"load {(one := chance.choice(WORDS[:9]))} and {(two := chance.choice(WORDS[:9]))} then go",
+                        f"def load({one}, {two}): go({one})"), 300,
+        lambda it: kinds(it) == "code",
+    ),
+    "the same with other names": (
+        lambda chance: (f"load {chance.choice(WORDS[:9])} and {chance.choice(WORDS[:9])} then go",
+                        f"def {chance.choice(WORDS[9:18])}(self): run it now"), 300,
+        lambda it: kinds(it) == {"source": "word", "target": "word"},
+    ),
+    "letters between signs": (
+        lambda chance: (one := " ".join(chance.choice("abcdefgh") for _ in range(9)), one.replace("a", "( )")), 300,
+        lambda it: kinds(it) == {"source": "word", "target": "word"},
     ),
     "names of the source, but few signs": (
         lambda chance: (one := sentence(chance, 9), f"{one} ( )"), 300, lambda it: kinds(it) == "bpe",
@@ -455,3 +470,16 @@ def test_names_that_end_like_images_but_are_none(tmp_path, pictures):
 
 def test_every_task_has_rules_with_evidence():
     assert all(rule.evidence for task in TASKS.values() for rule in task.rules.values())
+
+
+@pytest.mark.parametrize(
+    ("possible", "updates", "told"),
+    [(20.4, 20, "20 updates instead of"), (19.9, 20, "20 updates are the least, and take 1 minutes or more: rows are long"),
+     (2.5, 20, "20 updates are the least, and take 8 minutes or more: rows are long")],
+)  # fmt: skip
+def test_a_time_that_is_too_short_for_long_rows_is_said(possible, updates, told, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(minutes, "updates_in", lambda minutes, recipe: possible)
+    monkeypatch.setattr(minutes, "halved", lambda recipe: None)
+    recipe = minutes.within(1, parse(Recipe, chosen(tmp_path, drawn(300, stems)).values))
+    assert recipe.training.updates == updates
+    assert told in capsys.readouterr().err

@@ -10,7 +10,12 @@ from regard.data.survey import ColumnFacts, Survey
 def symbols(facts: ColumnFacts) -> bool:
     """Words from a closed set: phonemes, commands, labels, letters with spaces between them."""
     closed = facts.new_words <= 0.005 and facts.vocabulary <= 3000
-    return closed or (facts.words.mean >= 1.5 and facts.letters_in_word < 2.5)
+    return closed or letters(facts)
+
+
+def letters(facts: ColumnFacts) -> bool:
+    """With spaces between them; phonemes too."""
+    return facts.words.mean >= 1.5 and facts.letters_in_word < 2.5
 
 
 def spelled(facts: ColumnFacts) -> bool:
@@ -19,9 +24,10 @@ def spelled(facts: ColumnFacts) -> bool:
 
 
 def code(case: Case) -> bool:
-    """Names between signs, as programs and records have them, and many of the names stand in the source."""
+    """Names between signs, as programs and records have them, and many of the names stand in the source; even where spaces cut
+    it into a closed set of words, such as `name):`, of which the names are to be copied."""
     target = case.found.target
-    return not symbols(target) and not spelled(target) and target.signs >= 0.1 and case.found.copied_names >= 0.35
+    return not letters(target) and not spelled(target) and target.signs >= 0.1 and case.found.copied_names >= 0.35
 
 
 def subword_size(case: Case, column: ColumnFacts) -> int:

@@ -13,6 +13,7 @@ from regard.training.display import Display
 
 TRAINING = 0.75  # the share of the time that updates get; validating and saving take the rest
 ENOUGH = 0.3  # of the updates that the recipe wants; with fewer, a model of half the size learns more
+LEAST = 20  # updates
 SIZES = ("embedding_size", "hidden_size", "size", "inner")
 SMALLEST = 64  # sizes are not halved below it
 
@@ -28,8 +29,14 @@ def within(minutes: float, recipe: Recipe, overrides: Overrides = (), talk: bool
     set_by_user = any(key == "training.updates" for key, _ in changes(overrides))
     if possible >= recipe.training.updates or set_by_user:
         return recipe
-    say(f"{possible:,} updates instead of {recipe.training.updates:,}, to be done in {minutes:g} minutes")
-    return recipe.model_copy(update={"training": recipe.training.model_copy(update=counts(recipe, possible))})
+    if possible < LEAST:
+        say(
+            f"{LEAST} updates are the least, and take {minutes * LEAST / max(possible, 0.1):.0f} minutes or more: rows are long"
+        )
+    else:
+        say(f"{possible:,.0f} updates instead of {recipe.training.updates:,}, to be done in {minutes:g} minutes")
+    updates = max(int(possible), LEAST)
+    return recipe.model_copy(update={"training": recipe.training.model_copy(update=counts(recipe, updates))})
 
 
 def counts(recipe: Recipe, updates: int) -> dict[str, int]:
@@ -39,13 +46,13 @@ def counts(recipe: Recipe, updates: int) -> dict[str, int]:
     return {"updates": updates, **{key: max(round(share * getattr(recipe.training, key)), 5) for key in keys}}
 
 
-def updates_in(minutes: float, recipe: Recipe) -> int:
+def updates_in(minutes: float, recipe: Recipe) -> float:
     config, batch = configure(recipe.model), recipe.data.batch_tokens
     lengths = lengths_of(recipe.data, config, None, None).lengths
     device = choose_device(recipe.training.device).type
     speed = tokens_a_second(recipe.model, shapes_of(recipe.data, config), lengths, batch, recipe.training, device)
     tokens = lengths.rows(batch) * lengths.target
-    return max(int(minutes * 60 * TRAINING * speed / tokens), 20)
+    return minutes * 60 * TRAINING * speed / tokens
 
 
 def halved(recipe: Recipe) -> Recipe | None:
