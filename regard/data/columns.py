@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Sequence
+from operator import contains
 from pathlib import Path
 from typing import NamedTuple
 
@@ -73,7 +74,7 @@ def with_header(head: Head) -> Head:
 
 
 def is_header(first: Sequence[str], *rest: Sequence[str]) -> bool:
-    """Names of columns, each once: two that we know, or any over columns that hold other things than names."""
+    """Names of columns, each once: two that we know, or any that do not come again below, over a column of other things."""
     names = plain(first)
     if len(set(names)) < len(names) or len(names) < 2:
         return False
@@ -87,18 +88,13 @@ def is_header(first: Sequence[str], *rest: Sequence[str]) -> bool:
     return (
         len(rest) >= FEW
         and len(columns) == len(names)
-        and all(map(is_above, names, columns))
+        and not any(map(contains, columns, names))
         and any(map(unlike, names, columns))
     )
 
 
 def plain(row: Sequence[str]) -> list[str]:
     return [cell.strip().lower() for cell in row]
-
-
-def is_above(name: str, values: Sequence[str]) -> bool:
-    """A name does not come again in the column below it."""
-    return name not in values
 
 
 def unlike(name: str, values: Sequence[str]) -> bool:
