@@ -3,6 +3,10 @@
 import torch
 
 from regard.data.batching import reading
+from regard.decoding.beam import beam_search
+from regard.decoding.greedy import greedy_search
+from regard.decoding.rules.rule import SearchStep
+from regard.engine.engines import engine_for
 from regard.models import build as build_model
 from regard.models import configure
 from regard.nn.allocator import keep_freed_memory
@@ -16,6 +20,7 @@ RNN = {
         "attention": {"score": "additive"}, "context": "input_feeding",
     },
 }  # fmt: skip
+PRECISIONS_OF = {"fp32": "float32", "bf16": "bfloat16"}  # the driver's names
 SYSTEM: dict = {}
 
 
@@ -37,6 +42,9 @@ def build(config: dict) -> str:
     values = RNN if config["kind"] == "rnn" else transformer(config)
     model = build_model(configure(values), config["vocab"], config["vocab"])
     SYSTEM.update(model=model.train(config["mode"] == "train"), config=config, objective=Objective(model, 0.0))
+    if config["mode"] != "train":
+        precision = PRECISIONS_OF.get(config["precision"], config["precision"])
+        SYSTEM["model"] = engine_for(model.requires_grad_(False), precision).model
     if config["mode"] == "train":
         SYSTEM["optimizer"] = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
     return f"regard torch {torch.__version__} params {sum(p.numel() for p in model.parameters()) / 1e6:.1f}M"
@@ -50,17 +58,20 @@ def sources(rows: list[list[int]]) -> tuple[torch.Tensor, torch.Tensor]:
 
 @torch.inference_mode()
 def translate(batch: list[list[int]], beam: int, length: int) -> list[list[int]]:
-    """Greedy, with the end barred, so that every system writes as many words."""
-    assert beam == 1
+    """By our searches, with the end barred and outputs cut at `length`, so that every system writes as many words."""
     model, config = SYSTEM["model"], SYSTEM["config"]
     step, state = model.start(model.encode(reading(*sources(batch))))
-    words, chosen = torch.full((len(batch),), config["pad"]), []
-    for _ in range(length):
-        logits, _, state = step(words, state)
-        logits[:, config["eos"]] = logits[:, config["pad"]] = float("-inf")
-        words = logits.argmax(dim=1)
-        chosen.append(words)
-    return torch.stack(chosen, dim=1).tolist()
+
+    def searched(words: torch.Tensor, both: tuple) -> SearchStep:
+        found = step(words, both[0])
+        log_probs = found.logits.log_softmax(dim=-1)
+        log_probs[:, config["eos"]] = log_probs[:, config["pad"]] = float("-inf")
+        return SearchStep(log_probs, found.weights, (found.state, both[1] + 1), both[1] >= length - 1)
+
+    first = torch.full((len(batch),), config["pad"])
+    given = searched, (state, torch.zeros(len(batch), dtype=torch.long)), first
+    found = greedy_search(*given, end=config["eos"]) if beam == 1 else beam_search(*given, width=beam, end=config["eos"])
+    return [one[0].tokens for one in found]
 
 
 def train_step(batch: dict) -> float:

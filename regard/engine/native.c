@@ -116,33 +116,66 @@ static float exponentials(float *w, const uint8_t *visible, float best, long tim
     return _mm512_reduce_add_ps(total);
 }
 
-/* context = softmax(q K^T) V of one query a row and head. Pairs lie as [slots][heads][places][key + value]; a row's pair at
-   time t lies in slot ancestors[row][t], or, without ancestors, in slot row / sharers. */
-void attend(const float *queries, long query_stride, const float *pairs, const int64_t *ancestors, const uint8_t *visible,
-            long rows, long sharers, long heads, long key, long value, long places, long times,
-            float *context, float *weights) {
-    long both = key + value;
+/* sixteen numbers, or fewer: float32, or bfloat16, which is the upper half of one */
+static inline __attribute__((always_inline)) __m512 load(const void *numbers, long at, __mmask16 there, const int half) {
+    if (!half) return _mm512_maskz_loadu_ps(there, (const float *)numbers + at);
+    __m256i read = _mm256_maskz_loadu_epi16(there, (const uint16_t *)numbers + at);
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(read), 16));
+}
+
+static inline __mmask16 first_of(long left) { return left >= LANES ? 0xffff : (__mmask16)((1u << (left > 0 ? left : 0)) - 1); }
+
+/* Where keys and values lie: pairs as [slots][heads][places][key + value]. A row's pair at time t lies in slot
+   ancestors[row][t], or, without ancestors, in slot row / sharers. */
+typedef struct {
+    const void *pairs;
+    const int64_t *ancestors;
+    const uint8_t *visible;    /* [slots][times], or none: all are */
+    long sharers, heads, key, value, places, times;
+} Past;
+
+/* context = softmax(q K^T) V of one query and head */
+static inline __attribute__((always_inline)) void attend_one(
+    const Past *past, long row, long head, const float *q, float *context, float *weights, const int half) {
+    const long times = past->times, key = past->key, value = past->value, own = row / past->sharers;
+    const int64_t *mine = past->ancestors ? past->ancestors + row * times : NULL;
+    const uint8_t *seen = past->visible ? past->visible + own * times : NULL;
+    const long both = key + value, slot = past->heads * past->places * both;
+    const long first = head * past->places * both + (mine ? 0 : own * slot);
+    float best = -1e30f;
+    for (long t = 0; t < times; t++) {
+        long at = first + t * both + (mine ? mine[t] * slot : 0);
+        __m512 sum = _mm512_setzero_ps();
+        for (long i = 0; i < key; i += LANES) {
+            __mmask16 there = first_of(key - i);
+            sum = _mm512_fmadd_ps(_mm512_maskz_loadu_ps(there, q + i), load(past->pairs, at + i, there, half), sum);
+        }
+        weights[t] = _mm512_reduce_add_ps(sum);
+        if ((!seen || seen[t]) && weights[t] > best) best = weights[t];
+    }
+    float share = 1 / exponentials(weights, seen, best, times);
+    for (long t = 0; t < times; t++) weights[t] *= share;
+    for (long i = 0; i < value; i += 4 * LANES) {
+        __m512 sums[4];
+        __mmask16 there[4];
+        EACH(n, 4) { sums[n] = _mm512_setzero_ps(); there[n] = first_of(value - i - n * LANES); }
+        for (long t = 0; t < times; t++) {
+            long at = first + t * both + (mine ? mine[t] * slot : 0) + key + i;
+            __m512 weight = _mm512_set1_ps(weights[t]);
+            EACH(n, 4) sums[n] = _mm512_fmadd_ps(weight, load(past->pairs, at + n * LANES, there[n], half), sums[n]);
+        }
+        EACH(n, 4) _mm512_mask_storeu_ps(context + i + n * LANES, there[n], sums[n]);
+    }
+}
+
+/* One query a row and head; pairs are bfloat16 if `half`. */
+void attend(const Past *past, const float *queries, long stride, long rows, long half, float *context, float *weights) {
     for (long row = 0; row < rows; row++)
-        for (long head = 0; head < heads; head++) {
-            const float *q = queries + row * query_stride + head * key;
-            float *w = weights + (row * heads + head) * times, *c = context + (row * heads + head) * value;
-            const float *own = pairs + ((row / sharers) * heads + head) * places * both;
-            const uint8_t *seen = visible ? visible + (row / sharers) * times : NULL;
-            float best = -1e30f;
-#define PAIR(t) (ancestors ? pairs + ((ancestors[row * times + t] * heads + head) * places + t) * both : own + t * both)
-            for (long t = 0; t < times; t++) {
-                const float *k = PAIR(t);
-                float sum = 0;
-                for (long i = 0; i < key; i++) sum += q[i] * k[i];
-                w[t] = sum;
-                if ((!seen || seen[t]) && sum > best) best = sum;
-            }
-            float total = exponentials(w, seen, best, times);
-            memset(c, 0, value * sizeof(float));
-            for (long t = 0; t < times; t++) {
-                const float *v = PAIR(t) + key;
-                w[t] /= total;
-                for (long i = 0; i < value; i++) c[i] += w[t] * v[i];
-            }
+        for (long head = 0; head < past->heads; head++) {
+            long at = row * past->heads + head;
+            const float *q = queries + row * stride + head * past->key;
+            float *c = context + at * past->value, *w = weights + at * past->times;
+            if (half) attend_one(past, row, head, q, c, w, 1);
+            else attend_one(past, row, head, q, c, w, 0);
         }
 }

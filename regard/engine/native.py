@@ -34,7 +34,7 @@ def library() -> ctypes.CDLL | None:
         return None
     number, place = ctypes.c_long, ctypes.c_void_p
     found.int8_linear.argtypes, found.int8_linear.restype = (place, place, number, place, place), None
-    found.attend.argtypes = (place, number, place, place, place, *[number] * 7, place, place)
+    found.attend.argtypes = (place, place, number, number, number, place, place)
     found.attend.restype = None
     return found
 
@@ -97,20 +97,29 @@ def int8_product(
     return product
 
 
+class Past(ctypes.Structure):
+    """`Past` of native.c."""
+
+    _fields_ = (
+        *((name, ctypes.c_void_p) for name in ("pairs", "ancestors", "visible")),
+        *((name, ctypes.c_long) for name in ("sharers", "heads", "key", "value", "places", "times")),
+    )
+
+
 def attend(
     native: ctypes.CDLL, queries: Float[Tensor, "rows heads*key"], pairs: Float[Tensor, "slots heads places both"], key: int,
     times: int, ancestors: Int[Tensor, "rows times"] | None, visible: Bool[Tensor, "slots times"] | None, sharers: int,
 ) -> tuple[Float[Tensor, "rows heads*value"], Float[Tensor, "rows heads times"]]:  # fmt: skip
-    """softmax(q Kᵀ) V of one query a row and head, over the first `times` places. A row's pair at time t lies in the slot of
-    its ancestor; without ancestors, all its pairs lie in the slot row / sharers."""
+    """`look` of transformer.py; pairs are float32 or bfloat16."""
     rows, (_, heads, places, both) = len(queries), pairs.shape
     queries = queries if queries.stride(1) == 1 else queries.contiguous()
     assert pairs.is_contiguous()
-    assert queries.dtype == pairs.dtype == torch.float32
+    assert pairs.dtype in (torch.float32, torch.bfloat16)
     context, weights = queries.new_empty(rows, heads * (both - key)), queries.new_empty(rows, heads, times)
+    tensors = (None if one is None else one.data_ptr() for one in (pairs, ancestors, visible))
+    past = Past(*tensors, sharers, heads, key, both - key, places, times)
     native.attend(
-        queries.data_ptr(), queries.stride(0), pairs.data_ptr(), None if ancestors is None else ancestors.data_ptr(),
-        None if visible is None else visible.data_ptr(), rows, sharers, heads, key, both - key, places, times,
-        context.data_ptr(), weights.data_ptr(),
+        ctypes.byref(past), queries.data_ptr(), queries.stride(0), rows, pairs.dtype == torch.bfloat16, context.data_ptr(),
+        weights.data_ptr(),
     )  # fmt: skip
     return context, weights

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from regard.engine import native
-from regard.engine.products import Pack, projection
+from regard.engine.products import PRECISIONS, Pack, projection
 from regard.models.decoders.transformer import TransformerDecoder
 from regard.models.encoders.transformer import TransformerEncoder
 from regard.models.interface import Memory, Step, StepFunction
@@ -73,6 +73,7 @@ def look(
         past = pairs.flatten(0, 2).index_select(0, places_of(ancestors, pairs)).view(-1, heads.count, times, pairs.shape[-1])
     else:
         past = pairs[:, :, :times]
+    past = past.float()
     asked = queries.view(-1, sharers, heads.count, heads.key).transpose(1, 2)
     scores = asked @ past[..., : heads.key].mT
     weights = (scores if visible is None else scores.masked_fill(~visible[:, None, None], float("-inf"))).softmax(dim=-1)
@@ -156,13 +157,18 @@ class TransformerEncoderEngine:
         return Memory(stream.read, visible)
 
 
+def kept_by(pack: Pack) -> torch.dtype:
+    """Of keys and values: where weights are rounded, they take half of the bytes too, which is what a step waits for."""
+    return torch.float32 if pack is PRECISIONS["float32"] else torch.bfloat16
+
+
 class Caches:
     """Keys and values of all layers, each where it was written: they are never moved. A row's own are found by its ancestors.
     Steps are taken one after the other, so a State is stepped from once."""
 
-    def __init__(self, layers: int, heads: Heads) -> None:
-        self.heads, self.length = heads, 0
-        self.pairs = torch.empty(layers, 0, heads.count, FIRST_PLACES, heads.key + heads.value)
+    def __init__(self, layers: int, heads: Heads, kept: torch.dtype) -> None:
+        self.length = 0
+        self.pairs = torch.empty(layers, 0, heads.count, FIRST_PLACES, heads.key + heads.value, dtype=kept)
 
     def open(self, rows: int, time: int) -> None:
         """Make room for so many rows at this time."""
@@ -187,11 +193,12 @@ class DecoderLayer:
         self.ask, self.see = pack(*self.cross.queries), pack(*self.cross.pairs)
         self.cross_output = pack(*projection(layer.cross_output))
         self.feed = FeedForwardEngine(layer.feedforward, pack)  # type: ignore[arg-type]
+        self.kept = kept_by(pack)
 
     def prepare(self, states: Float[Tensor, "batch source size"]) -> Pairs:
         """Keys and values of the memory."""
         pairs = self.see(states).view(*states.shape[:2], self.cross.count, -1)
-        return pairs.transpose(1, 2).contiguous()
+        return pairs.transpose(1, 2).to(self.kept).contiguous()
 
     def step(
         self, stream: ResidualStream, own: Pairs, ancestors: Int[Tensor, "rows time"], memory: Pairs,
@@ -219,7 +226,7 @@ class TransformerDecoderEngine:
 
     def start(self, memory: Memory) -> TransformerState:
         nothing = torch.zeros(len(memory.states), 0, dtype=torch.long)
-        return TransformerState(nothing, Caches(len(self.layers), self.layers[0].heads))
+        return TransformerState(nothing, Caches(len(self.layers), self.layers[0].heads, self.layers[0].kept))
 
     def stepper(self, memory: Memory) -> StepFunction:
         visible = None if bool(memory.visible.all()) else memory.visible.contiguous()

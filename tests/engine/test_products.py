@@ -87,12 +87,13 @@ def attended(queries, keys, values, visible):
 
 @pytest.mark.parametrize("shared", [False, True])
 @pytest.mark.parametrize("times", [1, 5, 37])
-def test_a_query_looks_at_keys_wherever_they_were_written(times, shared, way):
+@pytest.mark.parametrize("kept", [torch.float32, torch.bfloat16])
+def test_a_query_looks_at_keys_wherever_they_were_written(times, shared, kept, way):
     """At those of its ancestors, or, `shared`, at those of its sentence, padding aside."""
     heads = object.__new__(Heads)
-    heads.count, heads.key, heads.value = 2, 3, 5
+    heads.count, heads.key, heads.value = 2, 3, 69
     slots, rows = 3, 6
-    pairs, queries = torch.randn(slots, 2, 40, 8), torch.randn(rows, 7)[:, :6] * 3
+    pairs, queries = torch.randn(slots, 2, 40, 72).to(kept), torch.randn(rows, 7)[:, :6] * 3
     ancestors, visible = torch.randint(slots, (rows, times)), torch.rand(slots, times) < 0.6
     visible[:, 0] = True
     found = look(queries, pairs, heads, times, *((None, visible) if shared else (ancestors, None)))
@@ -104,7 +105,7 @@ def test_a_query_looks_at_keys_wherever_they_were_written(times, shared, way):
             asked = queries[row, head * 3 : head * 3 + 3].double().numpy()
             context, weights = attended(asked, mine[:, :3], mine[:, 3:], seen)
             np.testing.assert_allclose(found.weights[row, head].numpy(), weights, atol=1e-5)
-            np.testing.assert_allclose(found.context[row, head * 5 : head * 5 + 5].numpy(), context, atol=1e-5)
+            np.testing.assert_allclose(found.context[row, head * 69 : head * 69 + 69].numpy(), context, atol=1e-5)
 
 
 def test_without_a_compiler_there_is_no_library(monkeypatch):
