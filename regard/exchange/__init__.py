@@ -10,7 +10,7 @@ from regard.data.fields import Text
 from regard.data.sealed import sealed
 from regard.data.untrusted import read_json
 from regard.errors import UserError
-from regard.exchange import ctranslate2, marian
+from regard.exchange import ctranslate2, marian, onnx
 from regard.exchange.imported import Imported
 from regard.models import Generator
 from regard.models.directory import Bundle, load_model
@@ -64,6 +64,7 @@ def alone(to: str) -> dict[str, Path]:
 
 EXPORTS: dict[str, Export] = {
     "ctranslate2": Export(ctranslate2.write, alone("ctranslate2"), ctranslate2.QUANTIZATIONS),
+    "onnx": Export(onnx.write, alone("onnx")),
 }
 
 

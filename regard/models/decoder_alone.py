@@ -61,14 +61,14 @@ class AloneDecoder(WordDecoder):
 
     def start(self, memory: Memory) -> AloneState:
         lengths = memory.visible.sum(dim=1)
-        return AloneState(torch.zeros(len(lengths), 0, dtype=torch.long, device=lengths.device), lengths, memory.keys)
+        return AloneState(torch.zeros(lengths.shape[0], 0, dtype=torch.long, device=lengths.device), lengths, memory.keys)
 
     def stepper(self, memory: Memory) -> StepFunction:
         batch, source = memory.visible.shape
 
         def step(tokens: Int[Tensor, "rows"], state: AloneState) -> Step:
             words, lengths, layers = state
-            time, rows = words.shape[1], len(tokens) // batch
+            time, rows = words.shape[1], tokens.shape[0] // batch
             where = QueryPositions((lengths + time)[:, None], self.prefix(lengths))
             moment = StepPosition(where, source + time + 1, ragged=True, return_weights=True)
             top, layers, looks = self.stack.step(self.words(tokens), moment, layers, [None] * len(layers))

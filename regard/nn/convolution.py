@@ -61,7 +61,7 @@ class Convolution(nn.Module):
 
     def start(self, like: Float[Tensor, "rows *any"]) -> History:
         """The past of the first position."""
-        return like.new_zeros(len(like), self.past, self.inputs, dtype=self.weight.dtype)
+        return like.new_zeros(like.shape[0], self.past, self.inputs, dtype=self.weight.dtype)
 
     def bind_after(self) -> Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]:
         """Each position sees itself and its past: the same for a whole sequence and for one step."""

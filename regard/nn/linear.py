@@ -34,6 +34,8 @@ def matmul(
 
 
 def one_dnn_applies(inputs: Tensor, weight: Tensor) -> bool:
+    if torch.compiler.is_exporting():  # an operator that only PyTorch knows
+        return False
     plain = inputs.device.type == "cpu" and inputs.dtype == weight.dtype == torch.float32
     return (
         bool(ONE_DNN) and plain and weight.numel() >= WORTH_IT and inputs.numel() > 0 and not torch.is_autocast_enabled("cpu")

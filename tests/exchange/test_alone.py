@@ -63,7 +63,7 @@ def test_no_kind_is_forgotten(alone):
     assert alone.KINDS.keys() == {*TOKENIZERS, MarianTokenizer.kind, *(kind.kind for kind in TOKENIZER_FILES.values())}
 
 
-@pytest.mark.parametrize("to", EXPORTS)
+@pytest.mark.parametrize("to", [pytest.param(to, marks=pytest.mark.slow) if to == "onnx" else to for to in EXPORTS])
 def test_the_example_writes_what_we_write(to, tmp_path):
     """In a process that cannot import regard or torch."""
     given, lines = bundle(section(), beam=1, max_length=9), [*sources(9, 6), ""]

@@ -25,7 +25,9 @@ EVERY = [("loop", name) for name in CELLS] + EAGER
 
 
 def test_every_path_is_compared():
-    assert set(PATHS) == set(APPLIES) == {"loop", "persistent", "persistent_tape", *(path for path, _ in EAGER)}
+    assert (
+        set(PATHS) == set(APPLIES) == {"loop", "traced", "persistent", "persistent_tape", *(path for path, _ in EAGER)}
+    )  # traced: test_onnx.py
     assert all(set(order) < set(PATHS) for order in FASTEST.values())
 
 

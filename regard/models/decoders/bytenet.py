@@ -54,7 +54,7 @@ class ByteNetDecoder(WordDecoder):
         return memory._replace(keys=functional.pad(shares, (0, 0, 0, 1)))
 
     def start(self, memory: Memory) -> ByteNetState:
-        places = torch.zeros(len(memory.states), 1, dtype=torch.long, device=memory.states.device)
+        places = torch.zeros(memory.states.shape[0], 1, dtype=torch.long, device=memory.states.device)
         return ByteNetState(places, start_histories(self.blocks, memory.states[:, 0]))
 
     def beneath(self, places: Int[Tensor, "rows time"], memory: Memory) -> Outputs:

@@ -106,14 +106,14 @@ class ConvolutionalDecoder(WordDecoder):
         return memory._replace(keys=self.attention.prepare(states, memory.visible)._replace(values=values[:, None]))
 
     def start(self, memory: Memory) -> ConvolutionalState:
-        places = torch.zeros(len(memory.states), 1, dtype=torch.long, device=memory.states.device)
+        places = torch.zeros(memory.states.shape[0], 1, dtype=torch.long, device=memory.states.device)
         return ConvolutionalState(places, start_histories(self.blocks, memory.states[:, 0]))
 
     def reader(self, memory: Memory, return_weights: bool) -> Read:
         """Attention for rows of hypotheses or for all steps of a target: both are so many queries a sentence."""
 
         def read(queries: Float[Tensor, "rows time size"]) -> tuple[Float[Tensor, "rows time size"], Weights]:
-            folded = queries.reshape(len(memory.states), -1, queries.shape[-1])
+            folded = queries.reshape(memory.states.shape[0], -1, queries.shape[-1])
             context, weights, _ = self.attention(folded, memory.keys, return_weights)
             return context.view(queries.shape), weights
 

@@ -115,7 +115,7 @@ class RecurrentDecoder(WordDecoder):
         fed = 0 if self.from_fed is None else self.from_fed.in_features
         attention_state = None if self.attention is None else self.attention.start(memory.keys.attention)
         connections = tuple(connection.start(memory.states) for connection in self.connections)  # type: ignore[operator]
-        nothing = memory.states.new_zeros(len(memory.states), fed)
+        nothing = memory.states.new_zeros(memory.states.shape[0], fed)
         return RecurrentState(self.start_cells(memory), connections, nothing, attention_state)
 
     def start_cells(self, memory: Memory) -> tuple[CellState, ...]:
@@ -185,7 +185,7 @@ class RecurrentDecoder(WordDecoder):
         def step(tokens: Int[Tensor, "rows"], state: RecurrentState) -> Step:
             words = self.words(tokens)
             moment = self.context.step(parts, Inputs(project(words), words), state)
-            outputs = self.context.output(parts, moment.known).view(len(memory.states), -1, self.output_size)
+            outputs = self.context.output(parts, moment.known).view(memory.states.shape[0], -1, self.output_size)
             logits = self.logits(Steps(outputs, copying=self.copying(outputs, memory)))
             return Step(logits.flatten(0, 1), moment.weights, moment.state)
 

@@ -64,7 +64,7 @@ class TransformerDecoder(WordDecoder):
         return memory._replace(keys=Keys(layers, self.copy_keys(memory)))
 
     def start(self, memory: Memory) -> TransformerState:
-        nothing = memory.states.new_zeros(len(memory.states), 0, self.stack.size)
+        nothing = memory.states.new_zeros(memory.states.shape[0], 0, self.stack.size)
         layers = tuple(
             LayerState(layer.self_attention.open(nothing), layer.to_memory.start(keys))
             for layer, keys in zip(self.stack.layers, memory.keys.layers, strict=True)
@@ -73,13 +73,13 @@ class TransformerDecoder(WordDecoder):
 
     def stepper(self, memory: Memory) -> StepFunction:
         pairs = zip(self.stack.layers, memory.keys.layers, strict=True)
-        looks, batch = [layer.to_memory.bind(keys) for layer, keys in pairs], len(memory.states)
+        looks, batch = [layer.to_memory.bind(keys) for layer, keys in pairs], memory.states.shape[0]
 
         def step(tokens: Int[Tensor, "rows"], state: TransformerState) -> Step:
             time = state.words.shape[1]
-            moment = StepPosition(QueryPositions(torch.full((len(tokens), 1), time, device=tokens.device)), time + 1)
+            moment = StepPosition(QueryPositions(torch.full((tokens.shape[0], 1), time, device=tokens.device)), time + 1)
             top, layers, weights = self.stack.step(self.words(tokens), moment, state.layers, looks)
-            outputs = top.view(batch, len(top) // batch, -1)
+            outputs = top.view(batch, top.shape[0] // batch, -1)
             logits = self.logits(Steps(outputs, copying=self.copying(outputs, memory))).flatten(0, 1)
             words = torch.cat([state.words, tokens[:, None]], dim=1)
             return Step(logits, torch.cat(weights, dim=1), TransformerState(words, layers))

@@ -214,6 +214,8 @@ def attend(task: AttentionTask, return_weights: bool = False, path: str | None =
 
 
 def fastest(task: AttentionTask) -> str:
+    if torch.compiler.is_exporting():  # other paths look at values, which a graph has not
+        return "plain"
     order = FASTEST.get(device_of(task.query), ())
     return next((name for name in order if APPLIES[name](task) and WORTH.get(name, APPLIES[name])(task)), "plain")
 

@@ -149,7 +149,7 @@ class Attention(nn.Module):
 
     def start(self, prepared: PreparedMemory) -> AttentionState:
         """Before the first step, one row per sentence."""
-        rows, width = len(prepared.counts), prepared.counts.shape[1] if self.covered is not None else 0
+        rows, width = prepared.counts.shape[0], prepared.counts.shape[1] if self.covered is not None else 0
         nothing = torch.zeros(rows, self.heads, dtype=torch.long, device=prepared.counts.device)
         return AttentionState(nothing[:, :1], nothing, prepared.keys.new_zeros(rows, self.heads, width, dtype=torch.float32))
 
@@ -196,11 +196,11 @@ class Attention(nn.Module):
 
     def bind(self, prepared: PreparedMemory) -> Callable[[Rows, AttentionState | None], AttentionStep]:
         """One step as a function for one pass over a target; a sentence's hypotheses share its memory."""
-        select, project, batch = self.bind_select(prepared), self.score.bind_query(), len(prepared.keys)
+        select, project, batch = self.bind_select(prepared), self.score.bind_query(), prepared.keys.shape[0]
 
         def step(query: Rows, state: AttentionState | None) -> AttentionStep:
             assert state is not None
-            queries = query.view(batch, len(query) // batch, -1)
+            queries = query.view(batch, query.shape[0] // batch, -1)
             context, weights, choice = select(project(queries), queries, state)
             choice = None if choice is None else by_row(choice)
             shown = self.scope.expand(weights, prepared.visible).transpose(1, 2).flatten(0, 1)

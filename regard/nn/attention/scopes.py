@@ -143,12 +143,12 @@ class Compressed(Scope):
         clean = memory * visible[..., None]  # padding reaches nothing
         blocks = nn.functional.pad(clean, (0, 0, 0, -memory.shape[1] % self.window))
         count = blocks.shape[1] // self.window
-        squeezed: Tensor = self.squeeze(blocks.reshape(len(memory), count, self.window * self.memory_size))
+        squeezed: Tensor = self.squeeze(blocks.reshape(memory.shape[0], count, self.window * self.memory_size))
         return squeezed, self.blocks(visible).any(dim=-1)
 
     def blocks(self, visible: Visible) -> Bool[Tensor, "batch fewer window"]:
         padded = nn.functional.pad(visible, (0, -visible.shape[1] % self.window))
-        return padded.view(len(visible), padded.shape[1] // self.window, self.window)
+        return padded.view(visible.shape[0], padded.shape[1] // self.window, self.window)
 
     def key_range(self, asked: ScopeQueries, lengths: Int[Tensor, "batch"]) -> KeyRange:
         """If causal, the blocks that lie wholly in the past."""

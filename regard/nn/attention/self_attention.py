@@ -90,7 +90,7 @@ class SelfAttention(nn.Module):
     def step(self, states: Rows, cache: Cache, position: StepPosition) -> tuple[AttentionOutput, Cache]:
         cache = self.extend(states, cache, position)
         counts, there = (
-            torch.ones(len(states), width, dtype=torch.bool, device=states.device)
+            torch.ones(states.shape[0], width, dtype=torch.bool, device=states.device)
             for width in (cache.keys.shape[2], position.upto)
         )
         prepared = PreparedMemory(cache.keys, cache.values, counts, there, True)
@@ -98,7 +98,7 @@ class SelfAttention(nn.Module):
 
     def extend(self, states: Rows, cache: Cache, position: StepPosition) -> Cache:
         where, upto, ragged, _ = position
-        scope, places = self.attention.scope, where.of(states).expand(len(states), -1)
+        scope, places = self.attention.scope, where.of(states).expand(states.shape[0], -1)
         if not scope.compresses:
             self.attention.score.check(upto)
             one = self.attention.prepare(states, where=where)

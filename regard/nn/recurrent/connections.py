@@ -146,13 +146,13 @@ class SelfAttending(Connection):
         return states.flip(1) if lengths is None else reverse_within(states, lengths)
 
     def start(self, rows: Float[Tensor, "rows *rest"]) -> Below:
-        nothing = rows.new_zeros(len(rows), 0, self.output_size)
+        nothing = rows.new_zeros(rows.shape[0], 0, self.output_size)
         return Below(self.attention.open(nothing), nothing[..., 0].bool())
 
     def bind_step(self) -> ConnectStep:
         def connect(inputs: Tensor, outputs: Tensor, share: Tensor | None, below: Below) -> tuple[Tensor, Below]:
             time = below.read.shape[1]
-            here = torch.full((len(outputs), 1), time, device=outputs.device)
+            here = torch.full((outputs.shape[0], 1), time, device=outputs.device)
             found, cache = self.attention.step(outputs[:, None], below.cache, StepPosition(QueryPositions(here), time + 1))
             return beside(outputs, found.context[:, 0]), Below(cache, functional.pad(below.read, (0, 1), value=True))
 

@@ -79,6 +79,8 @@ def check(cell: Cell, inputs: Tensor, state: CellState | None, lengths: Tensor |
         return
     if tuple(lengths.shape) != (batch,):
         raise UserError(f"there is one length a row: [{batch}], not {list(lengths.shape)}")
+    if torch.compiler.is_exporting():  # a graph has no errors to raise
+        return
     right = ((lengths >= 0) & (lengths <= time)).all()
     if lengths.is_cuda:
         torch._assert_async(right, f"lengths lie between 0 and {time}")  # without waiting for the GPU
@@ -90,6 +92,8 @@ def choose_path(task: ScanTask) -> str:
     """The fastest path that computes this, the loop where none does: others read the weights of a cell themselves, whatever
     product it is to be made with."""
     products_of_its_own = any(isinstance(part, LinearForInference) for part in task.cell.children())
+    if torch.compiler.is_exporting():
+        return "traced" if APPLIES["traced"](task) else "loop"
     if task.inputs.shape[1] == 0 or len(task.inputs) == 0 or watched() is not None or products_of_its_own:
         return "loop"
     order = FASTEST.get("outline" if isinstance(task.inputs, Outline) else task.inputs.device.type, ())
@@ -109,6 +113,23 @@ def loop(task: ScanTask) -> Result:
         outputs.append(state.hidden)
     empty = task.inputs.new_zeros(len(task.inputs), 0, cell.hidden_size)
     return (torch.stack(outputs, dim=1) if outputs else empty), state
+
+
+def traced(task: ScanTask) -> Result:
+    """The loop as one operator, for a graph of sequences of any length."""
+    from torch._higher_order_ops.scan import scan as traced_scan
+
+    cell = task.cell
+    active = torch.ones_like(task.inputs[..., :1], dtype=torch.bool) if task.active is None else task.active
+    step, reads = cell.bind(task.mask), (cell.project(task.inputs).transpose(0, 1), active.transpose(0, 1))
+
+    def one(state: list[Tensor], read: tuple[Tensor, Tensor]) -> tuple[list[Tensor], Tensor]:
+        before = cell.State(*state)
+        after = cell.freeze(read[1], step(read[0], before), before)
+        return list(after), after.hidden.clone()
+
+    last, outputs = traced_scan(one, list(task.state), reads, dim=0)
+    return outputs.transpose(0, 1), cell.State(*last)
 
 
 def library(task: ScanTask) -> Result:
@@ -167,6 +188,7 @@ def tape_applies(task: ScanTask) -> bool:
 
 PATHS: dict[str, Callable[[ScanTask], Result]] = {
     "loop": loop,
+    "traced": traced,
     "library": library,
     "diagonal": gated(DIAGONAL),
     "persistent": gated(persistent.PERSISTENT),
@@ -175,6 +197,7 @@ PATHS: dict[str, Callable[[ScanTask], Result]] = {
 }
 APPLIES: dict[str, Callable[[ScanTask], bool]] = {
     "loop": lambda task: True,
+    "traced": lambda task: torch.compiler.is_exporting() and not isinstance(task.cell, TapeCell),
     "library": library_applies,
     "diagonal": plain_gated,
     "persistent": persistent_applies,
