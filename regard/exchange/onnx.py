@@ -18,6 +18,7 @@ from regard.data.batching import reading
 from regard.data.tokenizer import END, START
 from regard.errors import UserError
 from regard.models import Generator
+from regard.models.decoders.convolutional import ConvolutionalDecoder
 from regard.models.directory import Bundle
 from regard.nn.recurrent.tape import TapeCell
 from regard.nn.state import map_state
@@ -112,6 +113,8 @@ def refuse(model: Any) -> None:
         )
     if any(isinstance(part, Experts) for part in parts):
         raise UserError("experts (model.encoder.experts, model.decoder.experts) sort rows by their values: not for ONNX")
+    if any(isinstance(part, ConvolutionalDecoder) for part in parts):
+        raise UserError("a step of model.decoder.kind=convolutional looks at how far its rows have got: not for ONNX")
     if any(isinstance(part, TapeCell) for part in parts):
         raise UserError("a cell with a tape of its states (model.encoder.cell) grows inside a loop: not for ONNX")
 
