@@ -12,8 +12,9 @@ from regard.cli import failures
 from regard.cli.look_pictures import look_at_pictures
 
 if TYPE_CHECKING:
-    from regard.decoding.generator import TrainedGenerator
+    from regard.decoding.trained import Trained
     from regard.insight.heatmap import Heatmap
+    from regard.insight.look import Look
 
 
 def look(
@@ -26,49 +27,64 @@ def look(
     picture: Annotated[Path | None, typer.Option(help="Write what the ending of this name says, such as .svg.")] = None,
     past: Annotated[bool, typer.Option("--past", help="Show where the encoder looked while it read each word.")] = False,
     head: Annotated[int | None, typer.Option(min=-1, help="Show this head of the attention; -1: the mean of all.")] = None,
+    layer: Annotated[int | None, typer.Option(min=1, help="Show this layer; with it --head counts from 1 too.")] = None,
+    map_: Annotated[str | None, typer.Option("--map", help="Which attention: cross, encoder, decoder ...")] = None,
+    rollout: Annotated[bool, typer.Option("--rollout", help="All layers of a self-attention multiplied.")] = False,
+    beam: Annotated[int | None, typer.Option(min=1, help="Outputs that are searched and told in pages and JSON.")] = None,
+    json: Annotated[Path | None, typer.Option(help="Write every map and probability, one object for each text.")] = None,
     shift: Annotated[int | None, typer.Option(min=0, max=1, help="1: show the step after a word's own.")] = None,
     tokens: Annotated[
         bool, typer.Option("--tokens", help="Show tokens instead of words; text without spaces is always shown so.")
     ] = False,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
 ) -> None:
-    """Show which source words the model looked at for each word it wrote."""
-    from regard.decoding.load import load_generator
+    """Show which source words the model looked at for each word it wrote, or any other of its attentions."""
+    from regard.data.jsonl import json_line
+    from regard.decoding.load import load
     from regard.decoding.reading import change_reading
     from regard.errors import UserError
     from regard.insight.figure import FORMATS
+    from regard.insight.maps import View
     from regard.insight.page import html as write_page
     from regard.insight.terminal import terminal
     from regard.recipe import choose
 
+    wanted = View(map_, layer, head, rollout)
+    chosen = past or wanted._replace(head=None) != View()
     if past and target is not None:
         raise UserError("--past looks at the source alone; it takes no --target")
     if (target is not None or png or svg or picture) and len(texts) > 1:
         raise UserError("--target, --png, --svg and --picture take one text; --html takes many")
     drawn = {picture: choose(FORMATS, picture.suffix[1:], "kind of picture")} if picture is not None else {}
     drawn |= {path: FORMATS[name] for name, path in (("png", png), ("svg", svg)) if path is not None}
-    trained = load_generator(run, device)
-    trained.reading = change_reading(trained.reading, head, shift)
-    if trained.model.regions is not None:
+    trained = load(run, device)
+    trained.reading = change_reading(trained.reading, None if chosen else head, shift)
+    if getattr(trained.model, "regions", None) is not None:
         return look_at_pictures(trained, texts, target, past, {"png": png, "svg": svg, "html": html}, picture)
     readable = name_unread(trained, texts, target)
-    looks = looks_back(trained, readable, run) if past else looks_of(trained, readable, target, tokens)
+    changes = {} if beam is None else {"beam": beam}
+    looks = [trained.look(text, target, tokens or None, bool(chosen or html or json), **changes) for text in readable]
+    if chosen:
+        looks = [one.view(*(View(past_of(one)) if past else wanted)) for one in looks]
     color = sys.stdout.isatty() and "NO_COLOR" not in os.environ
-    for written, heatmap in looks:
-        typer.echo(f"{written}\n\n{terminal(heatmap, color=color)}")
+    for one in looks:
+        typer.echo(f"{one.text if past else one.output}\n\n{terminal(one.heatmap, color=color)}")
     for path, draw in drawn.items():
-        draw_into(path, draw, looks[0][1])
+        draw_into(path, draw, looks[0].heatmap)
     if html is not None:
-        write_page([heatmap for _, heatmap in looks], html)
+        write_page([one.page_figure for one in looks], html)
         typer.echo(f"written: {html}", err=True)
+    if json is not None:
+        json.write_text("".join(json_line(one.as_dict()) for one in looks), "utf-8")
+        typer.echo(f"written: {json}", err=True)
     failures.leave(len(readable) < len(texts))
 
 
-def name_unread(trained: "TrainedGenerator", texts: list[str], target: str | None) -> list[str]:
+def name_unread(trained: "Trained", texts: list[str], target: str | None) -> list[str]:
     """The texts that can be looked at; the others are named, and if there is no other that is an error."""
     from regard.errors import UserError
 
-    problems = trained.too_long(texts, None if target is None else [target])
+    problems = trained.too_long(texts, None if target is None else [target]) if "source" in trained.fields else {}
     problems |= {at: "there is nothing to look at: the text is empty" for at, text in enumerate(texts) if not text.strip()}
     if len(problems) == len(texts):
         raise UserError(next(iter(problems.values())))
@@ -76,20 +92,18 @@ def name_unread(trained: "TrainedGenerator", texts: list[str], target: str | Non
     return [text for at, text in enumerate(texts) if at not in problems]
 
 
-def looks_of(trained: "TrainedGenerator", texts: list[str], target: str | None, tokens: bool) -> list[tuple[str, "Heatmap"]]:
-    """What was written for each text, and where the model looked."""
+def past_of(look: "Look") -> str:
+    """The attention of an encoder to what it has read."""
     from regard.errors import UserError
+    from regard.insight.maps import kinds_of
 
-    targets = [target] if target is not None else trained.generate(texts)
-    if not all(targets) and trained.has_attention:
-        raise UserError(f"there is nothing to look at: the model writes nothing for {texts[targets.index('')]!r}")
-    pairs = zip(texts, targets, strict=True)
-    return [(wrote, trained.look(text, wrote, tokens or None).heatmap) for text, wrote in pairs]
-
-
-def looks_back(trained: "TrainedGenerator", texts: list[str], run: Path) -> list[tuple[str, "Heatmap"]]:
-    """Each text, and where the encoder looked while it read it."""
-    return [(text, trained.look(text, text).view("encoder_recurrence").heatmap) for text in texts]
+    kinds = [kind for kind in kinds_of(look.maps) if kind in ("encoder_recurrence", "encoder", "sequence")]
+    if not kinds:
+        raise UserError(
+            "this encoder does not attend to what it has read; train one with cell=lstm_tape, cell=tanh_attention or "
+            "connections=self_attention"
+        )
+    return kinds[0]
 
 
 def draw_into(path: Path, draw: Callable[["Heatmap", Path], None], heatmap: "Heatmap") -> None:

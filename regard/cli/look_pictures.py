@@ -10,11 +10,11 @@ from regard.cli import failures
 from regard.errors import UserError
 
 if TYPE_CHECKING:
-    from regard.decoding.generator import TrainedGenerator
+    from regard.decoding.trained import Trained
 
 
 def look_at_pictures(
-    trained: "TrainedGenerator", names: list[str], target: str | None, past: bool, files: Mapping[str, Path | None],
+    trained: "Trained", names: list[str], target: str | None, past: bool, files: Mapping[str, Path | None],
     picture: Path | None,
 ) -> None:  # fmt: skip
     """Files by their kind, and one whose name says which it is."""

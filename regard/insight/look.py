@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -31,6 +31,10 @@ class Candidate(NamedTuple):
 
     text: str
     log_prob: float
+
+
+def drawn(heatmap: Heatmap) -> dict[str, Any]:
+    return {"source": heatmap.source, "target": heatmap.target, "weights": heatmap.weights.astype(float).round(6).tolist()}
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -63,6 +67,19 @@ class Look:
     @property
     def page_figure(self) -> PageFigure:
         return PageFigure(self.heatmap, self.maps, self.chances, self.candidates)
+
+    def as_dict(self) -> dict[str, Any]:
+        """All of it as plain values, for programs."""
+        seen = self.heatmap.whole
+        return {
+            "text": self.text, "output": self.output, "title": seen.title, **drawn(seen),
+            "chances": [one._asdict() for one in self.chances],
+            "candidates": [one._asdict() for one in self.candidates],
+            "maps": [
+                {"kind": one.kind, "layer": one.layer, "head": one.head, "rollout": one.rollout, **drawn(one.heatmap)}
+                for one in self.maps
+            ],
+        }  # fmt: skip
 
     def png(self, path: str | PathLike[str]) -> None:
         """A bitmap; needs matplotlib, and fonts that have the characters."""

@@ -263,3 +263,24 @@ def test_look_at_many(trained, tmp_path):
     assert page.count("<figure") == 2
     assert "<b>" not in page
     assert page.rstrip().endswith("</html>")
+
+
+def test_look_at_one_head_and_every_map_as_json(trained, tmp_path):
+    file = tmp_path / "look.jsonl"
+    result = regard(
+        "look", trained, "amicus bellum", "--map", "cross", "--layer", "1", "--head", "1", "--json", file, "--beam", "2"
+    )
+    assert result.code == 0
+    assert "capitals: attention to the source" in result.out
+    (row,) = [json.loads(line) for line in file.read_text("utf-8").splitlines()]
+    assert (row["text"], row["source"], row["target"]) == (
+        "amicus bellum", ["amicus", "bellum", "</s>"], ["AMICUS", "BELLUM", "</s>"]
+    )  # fmt: skip
+    assert row["title"].endswith("capitals: attention to the source, layer 1, head 1")
+    (only,) = row["maps"]
+    assert only["weights"] == row["weights"]
+    assert [one["token"] for one in row["chances"]][-1] == "</s>"
+    assert len(row["candidates"]) == 2
+    assert "has 1 layers and 1 heads" in refused("look", trained, "amicus", "--layer", "7")
+    assert "no map 'encoder'; it has cross" in refused("look", trained, "amicus", "--map", "encoder")
+    assert "a rollout is of the self-attention of a Transformer" in refused("look", trained, "amicus", "--rollout")
