@@ -276,3 +276,19 @@ finally:
         assert (tmp_path / "out").read_bytes().count(b"\n") == count
     for small, large in zip(*peaks, strict=True):
         assert large < small + 30_000  # kilobytes
+
+
+def test_an_output_is_written_without_what_it_does_not_need(trained):
+    """Each of these would make every call of the command wait."""
+    unneeded = ["sacrebleu", "matplotlib", "torch._dynamo", "torch._inductor", "sympy", "rich.progress", "optuna", "pandas"]
+    code = f"""
+import sys
+from regard.cli import main
+sys.argv = ["regard", "generate", {str(trained)!r}]
+try:
+    main()
+finally:
+    print(*(name for name in {unneeded} if name in sys.modules), file=sys.stderr)
+"""
+    done = subprocess.run([sys.executable, "-c", code], input=b"amicus\n", capture_output=True)
+    assert (done.stdout, done.stderr) == (b"AMICUS\n", b"\n")
