@@ -60,6 +60,7 @@ bench: $(STAMP)
 	$(BIN)/python benchmarks/transformer.py
 	$(BIN)/python benchmarks/experts.py
 	$(BIN)/python benchmarks/long.py --lengths 256 512
+	$(BIN)/python benchmarks/pictures.py
 	$(BIN)/python benchmarks/kills.py
 	$(BIN)/python benchmarks/crash_points.py
 	$(BIN)/python benchmarks/rank_kills.py

@@ -1,5 +1,6 @@
 """Heatmaps as files: PNG by matplotlib, SVG by hand, HTML by `page`."""
 
+import math
 import warnings
 from collections.abc import Callable, Sequence
 from html import escape
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 INK = "#08519c"
+WIDEST = 12  # inches
+SMALLEST = 4  # points of a letter
 NUMBERED = 30  # up to so many words a side, cells carry their weights in digits
 
 
@@ -37,11 +40,11 @@ def draw_figure(heatmap: Heatmap) -> "Figure":
         raise UserError("PNG pictures need matplotlib: pip install 'regard[figures]'; SVG and HTML do not") from error
 
     columns, rows = max(len(heatmap.source), 1), max(len(heatmap.target), 1)
-    cell = min(0.34, 30 / max(columns, rows))  # inches; long sentences get small cells, not huge files
+    cell = min(0.34, WIDEST / max(columns, rows))  # inches; long sentences get small cells, not huge files
     figure = Figure(figsize=(columns * cell, rows * cell))
     axes = figure.add_axes((0, 0, 1, 1), xlim=(-0.5, columns - 0.5), ylim=(rows - 0.5, -0.5))
     fonts, _ = fonts_for(texts_of(heatmap))
-    style: dict[str, Any] = {"fontsize": min(10, cell * 40), "fontfamily": fonts, "parse_math": False}
+    style: dict[str, Any] = {"fontsize": max(min(10, cell * 40), SMALLEST), "fontfamily": fonts, "parse_math": False}
     draw_weights(axes, heatmap, style)
     draw_scale(figure, heatmap, style)
     label_axes(axes, heatmap, style)
@@ -84,8 +87,9 @@ def draw_weights(axes: Any, heatmap: Heatmap, style: dict[str, Any]) -> None:
 def label_axes(axes: Any, heatmap: Heatmap, style: dict[str, Any]) -> None:
     slant = {"rotation": 60, "ha": "left", "va": "center", "rotation_mode": "anchor"}
     axes.xaxis.tick_top()
-    axes.set_xticks(range(len(heatmap.source)), labels(heatmap.source), **slant, **style)
-    axes.set_yticks(range(len(heatmap.target)), labels(heatmap.target), **style)
+    step = math.ceil(1.2 * SMALLEST / 72 * max(heatmap.weights.shape, default=1) / WIDEST) or 1  # names that have room
+    axes.set_xticks(range(0, len(heatmap.source), step), labels(heatmap.source[::step]), **slant, **style)
+    axes.set_yticks(range(0, len(heatmap.target), step), labels(heatmap.target[::step]), **style)
     axes.tick_params(length=0, pad=4)
     axes.spines[:].set_color("#c6dbef")
     if heatmap.title:
