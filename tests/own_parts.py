@@ -46,6 +46,10 @@ TABLES = {
     "FORMATS": "regard.insight.figure",
     "TASKS": "regard.lab.tasks",
     "SPACE": "regard.tuning.space",
+    "PRECISIONS": "regard.engine.products",
+    "STORED": "regard.models.rounded",
+    "TRACKED": "regard.lab.neurons",
+    "CASES": "regard.lab.complexity",
 }
 # of paths there are two families of this name
 PATHS = {"scan": "regard.nn.recurrent.scan", "attention": "regard.nn.attention.attend"}

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import tasks
+import torch
 from calling import refused
 from calling import regard as command
 from own_parts import PATHS, TABLES, as_in_a_new_process
@@ -315,11 +316,34 @@ def test_an_entry_of_the_search_of_one_s_own_is_searched(tmp_path):
     assert decays == {0.0, 0.01, 0.1}
 
 
+def test_a_precision_of_one_s_own_computes_and_is_stored(tmp_path):
+    run.train(recipe_with(tmp_path, []), tmp_path / "run", talk=False)
+    (tmp_path / "in").write_text("s3 a\n")
+    ask = ("generate", tmp_path / "run", "--precision", "mine", "--input", tmp_path / "in", "--processes", "1")
+    assert "unknown precision 'mine'" in refused(*ask)
+    counted = "lambda weight, bias: (calls.append(1), {table}['float32'](weight, bias))[1]"
+    bring(tmp_path, "PRECISIONS", f"calls = []\n{{table}}['mine'] = {counted}\n{{table}}['mine'].calls = calls\n")
+    assert command(*ask).code == 0
+    assert import_module(TABLES["PRECISIONS"]).PRECISIONS["mine"].calls
+    bring(tmp_path, "STORED", VALUE, "bfloat16")
+    weights = regard.models.rounded.split({"a": torch.full((2, 2), 0.1)}, "mine")
+    assert weights["a"].dtype == torch.bfloat16
+
+
+def test_a_property_and_a_case_of_one_s_own(tmp_path):
+    bring(tmp_path, "TRACKED", "{table}['mine'] = lambda tokens: [float(len(token)) for token in tokens]\n")
+    assert "mine" not in refused("lab", "neurons", tmp_path / "none", "--track", "mine")  # the run is what is missing
+    bring(tmp_path, "CASES", VALUE, "recurrent")
+    measured = command("lab", "complexity", "--setting", "smoke", "--names", "mine", "--out", tmp_path / "lab", "--json")
+    assert measured.code == 0, measured.err
+    assert '"mine"' in measured.out
+
+
 def test_every_table_of_the_architecture_is_tried():
     """Recipes are a folder; experiments, verbs and settings stand in lists; choices and remarks are tried in test_choices."""
     text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
     table = text[text.index("## Where do I add") : text.index("## Laws")]
     named = {name for row in table.splitlines() for name in re.findall(r"`([A-Z]+)`", row.rpartition(" | ")[2])}
-    assert named - {"SETTINGS", "PATHS", "APPLIES", "FASTEST", "CHOICES", "REMARKS"} == TABLES.keys()
+    assert named - {"SETTINGS", "EXPERIMENTS", "PATHS", "APPLIES", "FASTEST", "CHOICES", "REMARKS"} == TABLES.keys()
     tried = Path(__file__).read_text(encoding="utf-8")
     assert [name for name in TABLES if f'"{name}"' not in tried] == []

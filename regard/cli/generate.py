@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from regard.cli.json_lines import Asked
     from regard.decoding.generator import TrainedGenerator
     from regard.decoding.hypothesis import Hypothesis
+    from regard.decoding.sampling import Sampling
     from regard.decoding.trained import Answers
 
     Ask = Callable[..., Answers[list[Hypothesis]]]
@@ -98,35 +99,23 @@ def generate(
     With --jsonl texts may have line feeds: {"id": 7, "source": "two\\nlines"} gets `output` beside its own keys.
     """
     from regard.data.dictionary import read_dictionary
-    from regard.decoding.sampling import Sampling
     from regard.decoding.trace import Details
     from regard.decoding.workers import threads_for
     from regard.errors import UserError
-    from regard.recipe import parse
 
     form = formed(Form(n_best, scores, token_scores or details, moses, details), jsonl)
     source = lines_in(file, output, unbuffered)
     number = count_processes(processes, device, source)
     with threads_for(number):
         trained = together([run, *(others or [])], weights, combine, device, precision)
-    if trained.engine is not None:
-        for part, reason in trained.engine.own.items():
-            typer.echo(f"note: the {part} runs as it was trained, in float32: {reason}", err=True)
     if alignments is not None and not trained.has_attention:
         raise UserError(f"{run}: this model has no attention, so there is nothing to align by")
-    own = changed(changes or [])
-    drawing = {key: own.pop(key) for key in [*own] if key in Sampling.model_fields}
-    drawing |= given(seed=seed, temperature=temperature, top_k=top_k, top_p=top_p)
-    if not sample and drawing:
-        raise UserError(f"--{next(iter(drawing)).replace('_', '-')} says how outputs are drawn: add --sample")
-    sampling = parse(Sampling, drawing) if sample else None
-    width = n_best or 1 if sample else max(beam or trained.settings(**own).beam, n_best or 1)
-    if candidates is not None and mbr is None:
-        raise UserError("--candidates says from how many outputs to choose: add --mbr METRIC")
-    width = width if mbr is None else max(candidates or 16, n_best or 1)
-    ranking = given(length_penalty=length_penalty, length_norm=length_norm, coverage_penalty=coverage_penalty)
-    own |= {"beam": width, **ranking, **given(replace_unknown=replace_unknown or None)}
-    settings = trained.settings(**own)
+    own = changed(changes or []) | given(
+        beam=beam, length_penalty=length_penalty, length_norm=length_norm, coverage_penalty=coverage_penalty,
+        replace_unknown=replace_unknown or None,
+    )  # fmt: skip
+    sampling = sampling_of(own, given(seed=seed, temperature=temperature, top_k=top_k, top_p=top_p), sample)
+    settings = trained.settings(**{**own, "beam": width_of(trained, own, sample, n_best, mbr, candidates)})
     if dictionary is not None:
         if not settings.replace_unknown:
             raise UserError("--dictionary says what unknown words are replaced by: add --replace-unknown")
@@ -228,6 +217,31 @@ def opened(path: Path | None, otherwise: TextIO | None) -> Iterator[TextIO | Non
         yield file
 
 
+def sampling_of(own: dict[str, Any], flags: dict[str, Any], sample: bool) -> "Sampling | None":
+    """How outputs are drawn, if they are; its keys are taken out of `own`."""
+    from regard.decoding.sampling import Sampling
+    from regard.errors import UserError
+    from regard.recipe import parse
+
+    drawing = {key: own.pop(key) for key in [*own] if key in Sampling.model_fields} | flags
+    if drawing and not sample:
+        raise UserError(f"--{next(iter(drawing)).replace('_', '-')} says how outputs are drawn: add --sample")
+    return parse(Sampling, drawing) if sample else None
+
+
+def width_of(
+    trained: "TrainedGenerator", own: dict[str, Any], sample: bool, n_best: int | None, mbr: str | None, candidates: int | None
+) -> int:
+    """How many outputs there are of each input: a beam's, or as many as are drawn."""
+    from regard.errors import UserError
+
+    if mbr is not None:
+        return max(candidates or 16, n_best or 1)
+    if candidates is not None:
+        raise UserError("--candidates says from how many outputs to choose: add --mbr METRIC")
+    return n_best or 1 if sample else max(trained.settings(**own).beam, n_best or 1)
+
+
 def by_risk(ask: "Ask", metric: str, sampled: bool) -> "Ask":
     """The same answers, each list ranked by minimum Bayes risk."""
     from regard.decoding.consensus import consensus
@@ -241,12 +255,14 @@ def by_risk(ask: "Ask", metric: str, sampled: bool) -> "Ask":
 def together(
     runs: Sequence[Path], weights: str | None, combine: str | None, device: str, precision: str | None
 ) -> "TrainedGenerator":
-    """The model of one run, or those of several as one."""
+    """The model of one run, or those of several as one. What of it has no engine is told."""
     from regard.decoding.ensemble import ensemble
     from regard.decoding.load import load, load_generator
     from regard.errors import UserError
 
     first = load_generator(runs[0], device, precision)
+    for part, reason in (first.engine.own if first.engine is not None else {}).items():
+        typer.echo(f"note: the {part} runs as it was trained, in float32: {reason}", err=True)
     if len(runs) == 1:
         if weights is not None or combine is not None:
             raise UserError(f"--{'weights' if weights is not None else 'combine'} is for several runs: add --with RUN")

@@ -265,7 +265,8 @@ def test_look_at_many(trained, tmp_path):
     assert page.rstrip().endswith("</html>")
 
 
-def test_look_at_one_head_and_every_map_as_json(trained, tmp_path):
+def test_look_at_one_head_and_every_map_as_json(trained, tmp_path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "300")  # a title is as wide as the path of the run
     file = tmp_path / "look.jsonl"
     result = regard(
         "look", trained, "amicus bellum", "--map", "cross", "--layer", "1", "--head", "1", "--json", file, "--beam", "2"

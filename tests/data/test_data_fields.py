@@ -278,7 +278,8 @@ def test_rows_in_no_store_are_collated_alike(files):
 def test_shapes_are_rounded_up_in_every_form(files):
     batch = collate(made(files, fitted(files)), np.array([2, 0]))
     batch = Batch({**batch.columns, "links": Column(np.ones((2, 3, 4), np.float32), times=2)}, batch.rows)
-    assert {"marked", "plain", "single", "linked", "offered"} == FORMS.keys()  # `offered`: tests/training/test_replay.py
+    # `offered`: tests/training/test_replay.py; `boxed` columns are shares of regions, as `linked` ones are of words
+    assert {"marked", "plain", "single", "linked", "boxed", "offered"} == FORMS.keys()
     full = pad_to_multiple(batch, 4, 5, "label")
     assert {name: column.values.shape for name, column in full.columns.items()} == {
         "source": (4, 5), "tags": (4, 5), "label": (4,), "sound": (4, 5, 3), "picture": (4, 2, 4, 3), "links": (4, 5, 5),
