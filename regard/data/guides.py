@@ -120,7 +120,7 @@ class BoxGuides(Guides):
             self.left_out += 1
             return []
         sides = {word: self.as_read(box, name, line) for word, box in boxes.items()}
-        return [[token, *sides[word]] for word in sorted(sides) for token in tokens[word]]
+        return [[float(token), *sides[word]] for word in sorted(sides) for token in tokens[word]]
 
     def as_read(self, box: Box, name: str, line: int) -> list[float]:
         """In the image as it is read, which may be scaled; a box that is not in it is refused."""

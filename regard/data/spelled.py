@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -66,11 +67,11 @@ class Spelled(Field):
 
     @classmethod
     def restore(cls, facts: Mapping[str, Any]) -> "Spelled":
-        length, folder = facts["length"], None
+        length, folder = facts["length"], Path()  # symbols have no file
         if type(length) is not int or not 0 < length <= 1 << 20:
             raise ValueError("its length is not a number of characters")
-        words = WordTokenizer.restore(facts["words"], folder)  # type: ignore[arg-type]
-        characters = CharacterTokenizer.restore({**facts["characters"], "lowercase": False}, folder)  # type: ignore[arg-type]
+        words = WordTokenizer.restore(facts["words"], folder)
+        characters = CharacterTokenizer.restore({**facts["characters"], "lowercase": False}, folder)
         assert isinstance(words, WordTokenizer)
         assert isinstance(characters, CharacterTokenizer)
         return cls(words, characters, length)

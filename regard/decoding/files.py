@@ -2,7 +2,7 @@
 are answered together, and each text once; the answers come back in the order of the lines."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 from regard.decoding.trained import Answers
 from regard.decoding.workers import Workers
@@ -12,6 +12,7 @@ PARTS, SMALLEST, LARGEST = 8, 16, 256  # a window is cut into so many parts of a
 Item = tuple[str, ...]  # a text and what is asked of its output, or a pair of texts
 
 
+@runtime_checkable
 class Window(Protocol):
     """Lines that are answered together."""
 

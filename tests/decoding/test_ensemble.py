@@ -97,7 +97,7 @@ def test_an_input_gives_the_same_output_alone_and_in_any_batch(models):
 
 def test_twins_are_one_model(models):
     first = models[0]
-    assert ensemble([first, first], [3, 1]).search("b b")[0].score == pytest.approx(first.search("b b")[0].score, abs=1e-5)
+    assert ensemble([first, first], [3.0, 1.0]).search("b b")[0].score == pytest.approx(first.search("b b")[0].score, abs=1e-5)
 
 
 def test_what_cannot_write_together_is_refused(models):
@@ -106,7 +106,7 @@ def test_what_cannot_write_together_is_refused(models):
     with pytest.raises(UserError, match="model 1 of the ensemble continues texts"):
         ensemble(models[::-1])
     with pytest.raises(UserError, match="positive weight"):
-        ensemble(models, [1, 2])
+        ensemble(models, [1.0, 2.0])
     with pytest.raises(UserError, match="no attention"):
         ensemble(models).search("b", alignment=True)
 
@@ -119,7 +119,7 @@ def test_the_command_line_takes_several(models, tmp_path):
     import regard as package
 
     loaded = [package.load(path, device="cpu") for path in (run, other)]
-    together = package.ensemble(loaded, [1, 3], combine="log_mean")
+    together = package.ensemble(loaded, [1.0, 3.0], combine="log_mean")
     lines = b"b b\n b\n"
     found = regard("generate", run, "--with", other, "--weights", "1,3", "--combine", "log_mean", stdin=lines)
     assert found.lines == together.generate(["b b", " b"])

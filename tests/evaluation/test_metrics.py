@@ -75,7 +75,7 @@ ANSWERS = {
     "likelihood": ([Likelihood(-1.0, 2), Likelihood(-2.0, 4)], [Likelihood(-9.0, 2), Likelihood(-3.0, 4)], ["a", "b"]),
     "text likelihood": ([Likelihood(-1.0, 2), Likelihood(-2.0, 4)], [Likelihood(-9.0, 2), Likelihood(-3.0, 4)], ["a", "b"]),
     "labels": ([["B-N", "O"], ["B-D"]], [["B-N", "I-N"], ["B-D"]], [["B-N", "O"], ["B-D"]]),
-    "boxes": ([[(1, 1)], [(2, 2)]], [[(1, 1)], [(9, 2)]], [{0: Box(0, 0, 4, 4)}] * 2),
+    "boxes": ([[(1.0, 1.0)], [(2.0, 2.0)]], [[(1.0, 1.0)], [(9.0, 2.0)]], [{0: Box(0, 0, 4, 4)}] * 2),
     "links": (LINKS, [frozenset({(0, 0), (1, 0)}), frozenset()], [Links(links, links) for links in LINKS]),
 }
 

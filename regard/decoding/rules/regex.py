@@ -56,8 +56,8 @@ class Pattern(Automaton):
     def accepts(self, state: frozenset[int]) -> bool:
         return self.last in state
 
-    def add_all(self, tree: Iterable[tuple[Any, Any]], place: int) -> int:
-        """One after the other; the place behind them."""
+    def add_all(self, tree: Any, place: int) -> int:
+        """What `re` has parsed, one after the other; the place behind them."""
         for code, value in tree:
             place = self.add(code, value, place)
         return place
