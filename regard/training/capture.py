@@ -119,7 +119,7 @@ class Captured:
 
     def recorded(self, inputs: Sequence[Any]) -> Recording:
         if self.pool is None:
-            gc.collect()  # what an earlier run left would tie the gradients of this one to the stream of that one
+            gc.collect()  # the graphs of an earlier run hold memory
             self.pool, self.aside = torch.cuda.graph_pool_handle(), torch.cuda.Stream()  # type: ignore[no-untyped-call]
         chance = torch.cuda.get_rng_state()
         try:
@@ -130,7 +130,7 @@ class Captured:
 
     def take(self, inputs: Sequence[Any], reached: Sequence[int]) -> CapturedGraph:
         graph, places, chance = torch.cuda.CUDAGraph(), self.places(), torch.cuda.get_rng_state()
-        with torch.cuda.graph(graph, pool=self.pool, stream=self.aside):
+        with no_collection(), torch.cuda.graph(graph, pool=self.pool, stream=self.aside):
             loss, gradients = self.differentiated(*inputs)
             copy_all([places[number] for number in reached], [one for one in gradients if one is not None])
             del gradients  # their memory is the pool's again
@@ -173,6 +173,19 @@ class Captured:
             self.parameters[number].grad = self.gradients[number]
         if before:
             torch._foreach_add_([self.gradients[number] for number in before], list(before.values()))
+
+
+@contextmanager
+def no_collection() -> Iterator[None]:
+    """No garbage is found while a graph is recorded: CUDA refuses one in which graphs, events or pinned memory are given back,
+    as those are that an earlier run of this process has left in cycles."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 @contextmanager

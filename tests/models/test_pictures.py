@@ -163,9 +163,11 @@ def test_a_gpu_computes_what_a_cpu_computes(encoder, way, decoder):
     quiet(there)
     for model, device in ((here, "cpu"), (there, "cuda")):
         model(batch(values.to(device)), TARGET.to(device)).square().sum().backward()
+    largest = max(ours.grad.abs().max() for ours in here.parameters() if ours.grad is not None)
     for (part, ours), theirs in zip(here.named_parameters(), there.parameters(), strict=True):
         if ours.grad is None:  # experts that nothing was sent to
             assert theirs.grad is None
             continue
-        scale = ours.grad.abs().max().clamp(min=1e-6)
+        # of a key's bias under a softmax, or an offset before a norm over batches, the gradient is 0 but for rounding
+        scale = ours.grad.abs().max().clamp(min=1e-3 * largest)
         torch.testing.assert_close(theirs.grad.cpu() / scale, ours.grad / scale, rtol=5e-3, atol=5e-4, msg=part)

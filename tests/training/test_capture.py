@@ -1,6 +1,8 @@
 """A step as a CUDA graph equals the step computed directly: loss, gradients, chance, sums over several calls."""
 
 import copy
+import gc
+import weakref
 from collections import deque
 from types import SimpleNamespace
 
@@ -9,7 +11,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from regard.training.capture import Captured, CapturedGraph, Recording, copy_all, key_of
+from regard.training.capture import Captured, CapturedGraph, Recording, copy_all, key_of, no_collection
 
 
 class Model(nn.Module):
@@ -197,6 +199,48 @@ def test_graphs_make_room_and_a_changed_weight_is_seen():
             for model in (pair.model, pair.copy):
                 model.first.weight.mul_(0.9)
     assert len(pair.captured.recordings) == 2
+
+
+class Left:
+    """What only the search for garbage frees, as what an earlier run has left."""
+
+    def __init__(self, held=None):
+        self.held, self.itself = held, self
+
+
+def test_no_garbage_is_found_while_a_graph_is_recorded():
+    before, thresholds = gc.isenabled(), gc.get_threshold()
+    gc.enable()
+    gc.set_threshold(1)
+    try:
+        with no_collection():
+            left = weakref.ref(Left())
+            kept = [Left() for _ in range(100)]
+            assert left() is not None
+        assert gc.isenabled()
+        kept += [Left() for _ in range(100)]
+        assert left() is None
+    finally:
+        gc.set_threshold(*thresholds)
+        if not before:
+            gc.disable()
+
+
+@pytest.mark.gpu
+def test_a_second_run_in_one_process_records_its_graphs_though_the_first_left_garbage():
+    """Models whose first graphs wait in a cycle to be freed; the search for garbage would find them in mid-recording."""
+    thresholds = gc.get_threshold()
+    try:
+        for _ in range(3):
+            pair = Pair("cuda", after=1)
+            gc.set_threshold(*thresholds)
+            for rows in (4, 4, 5, 5):
+                pair.step(rows)
+                gc.set_threshold(1)
+            assert len(pair.captured.recordings) == 2
+            Left(pair)
+    finally:
+        gc.set_threshold(*thresholds)
 
 
 def test_values_that_are_no_tensors_belong_to_the_graph(monkeypatch):
