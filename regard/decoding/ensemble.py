@@ -57,7 +57,11 @@ class Ensemble(Generator):
         self.members, self.combine = parts, choose(COMBINATIONS, combine, "combination of models")
         self.weights = torch.tensor(weights, device=parts[0].device)
 
-    has_attention = copies_words = draws_attention = False
+    has_attention = draws_attention = False
+
+    @property
+    def copies_words(self) -> bool:  # type: ignore[override]
+        return all(part.model.copies_words for part in self.members)
 
     @property
     def vocabulary(self) -> int:
@@ -108,8 +112,8 @@ def writer(part: Trained) -> Generator:
 
 def own(batch: Batch, number: int) -> Batch:
     """The batch as one of the models reads it; a language model reads nothing."""
-    column = batch.get(name_of(number))
-    return Batch({} if column is None else {"source": column})
+    columns = {"source": batch.get(name_of(number)), "copies": batch.get("copies")}
+    return Batch({name: column for name, column in columns.items() if column is not None})
 
 
 def name_of(number: int) -> str:
@@ -152,7 +156,8 @@ class TrainedEnsemble(TrainedGenerator):
             for number, part in enumerate(self.members)
             if "source" in part.fields
         }
-        return on_device(Batch(columns), self.device)
+        read = on_device(Batch(columns), self.device)
+        return read if copies is None else Batch({**read.columns, "copies": copies})
 
 
 def ensemble(models: Sequence[Trained], weights: Sequence[float] | None = None, combine: str = "mean") -> TrainedEnsemble:
@@ -176,8 +181,17 @@ def refuse(part: Trained, number: int, first: Trained) -> None:
         raise UserError(f"{told} {part.does}; ensembles are of models that write outputs, and of language models behind them")
     if isinstance(part, TrainedGenerator) and not isinstance(part.fields["source"], Text):
         raise UserError(f"{told} reads no text; ensembles are of models that do")
-    if part.model.copies_words:
-        raise UserError(f"{told} copies words, each source's own beside the vocabulary; ensembles share one vocabulary")
+    if part.model.copies_words != first.model.copies_words:
+        which = (
+            "copies words of the source and the first does not"
+            if part.model.copies_words
+            else "copies no words, the first does"
+        )
+        raise UserError(f"{told} {which}: either all copy, or none")
+    if part.model.copies_words and part.fields["source"].digest != first.fields["source"].digest:
+        raise UserError(
+            f"{told} cuts the source into other words to copy than the first: train it with the first one's tokenizer"
+        )
     if part.model.limits.both is not None:
         raise UserError(f"{told} has so many places for source and target together, which no other model shares")
     if isinstance(part, TrainedLanguageModel) and part.lines_go_on:

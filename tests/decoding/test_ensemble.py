@@ -100,6 +100,53 @@ def test_twins_are_one_model(models):
     assert ensemble([first, first], [3.0, 1.0]).search("b b")[0].score == pytest.approx(first.search("b b")[0].score, abs=1e-5)
 
 
+def copier_of(setting, source="abx", copying="gated"):
+    """`x` is a letter of the source alone: it can only be copied."""
+    model = tiny({**FEW[setting], "copy_words": copying}, vocabulary=7, scale=2.0)
+    model.decoder.output.weight = torch.nn.Parameter(model.decoder.output.weight[:6])
+    model.decoder.output.bias = torch.nn.Parameter(model.decoder.output.bias[:6])
+    model.decoder.embed = torch.nn.Embedding.from_pretrained(model.decoder.embed.weight[:6])
+    fields = texts(CharacterTokenizer([*source]), CharacterTokenizer([*"ab"]))
+    return TrainedGenerator(Bundle(model, fields, Decoding(beam=3, max_length=MOST, length_penalty=0.0)))
+
+
+def test_models_that_copy_write_words_together_that_only_the_source_has():
+    """The mean of each one's distribution over what it can write or copy, by hand."""
+    parts = [copier_of("gru-additive-into_cell"), copier_of("lstm-general-input_feeding", copying="added")]
+    together, text = ensemble(parts, [1.0, 3.0]), "xb"
+    expected = []
+    for size in range(1, MOST + 1):
+        for words in itertools.product(range(7), repeat=size):  # 6 is x
+            if END not in words[:-1] and (words[-1] == END or size == MOST):
+                inputs, steps = torch.tensor([[START, *words[:-1]]]), []
+                for part in parts:
+                    tokens, offers = part.encoded("source", [text])[0], part.offers([text])
+                    logits = part.model(part.inputs(tokens, part.copies(offers)), inputs)
+                    steps.append(logits[0].softmax(dim=-1).detach().double())
+                both = ((steps[0] + 3 * steps[1]) / 4).log()
+                expected.append(
+                    (both[range(size), words].sum().item(), "".join("    abx"[word] for word in words if word != END))
+                )
+    expected.sort(reverse=True)
+    found = together.search(text, beam=len(expected))
+    assert [one.log_prob for one in found[:50]] == pytest.approx([total for total, _ in expected[:50]], abs=1e-4)
+    assert "x" in "".join(one.text for one in found[:20])
+    wanted = next(total for total, written in expected if written == "xb")
+    assert together.score([(text, "xb")])[0].log_prob == pytest.approx(wanted, abs=1e-4)
+    assert ensemble(parts[:1] * 2).search(text)[0].score == pytest.approx(parts[0].search(text)[0].score, abs=1e-5)
+    assert together.generate(["xb", "a", "bbx"])[::-1] == together.generate(["bbx", "a", "xb"])
+
+
+def test_copying_is_for_all_or_none():
+    copier, plain = copier_of("gru-additive-into_cell"), writer_of("lstm-none", "ab")
+    with pytest.raises(UserError, match="model 2 of the ensemble copies words of the source and the first does not"):
+        ensemble([plain, copier])
+    with pytest.raises(UserError, match="model 2 of the ensemble copies no words, the first does"):
+        ensemble([copier, plain])
+    with pytest.raises(UserError, match="other words to copy"):
+        ensemble([copier, copier_of("gru-additive-into_cell", "abxy")])
+
+
 def test_what_cannot_write_together_is_refused(models):
     with pytest.raises(UserError, match="writes another vocabulary"):
         ensemble([models[0], writer_of("lstm-none", " b", "ac")])
