@@ -1,42 +1,40 @@
 """`regard look` of models that read images: the attention laid over the picture, one panel for each word."""
 
-from collections.abc import Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import typer
 
 from regard.cli import failures
+from regard.cli.look_texts import Files, numbered
+from regard.decoding.trained import Trained
 from regard.errors import UserError
-
-if TYPE_CHECKING:
-    from regard.decoding.trained import Trained
+from regard.insight.panels import PANEL_FORMATS, PictureLook, page_of
 
 
 def look_at_pictures(
-    trained: "Trained", names: list[str], target: str | None, past: bool, files: Mapping[str, Path | None],
-    picture: Path | None,
-) -> None:  # fmt: skip
-    """Files by their kind, and one whose name says which it is."""
-    from regard.insight.panels import PANEL_FORMATS, PictureLook
-
-    if past:
-        raise UserError("--past is about texts, which an encoder reads word by word; an image is read at once")
-    if files.get("html") and len(names) > 1:
-        raise UserError("of images --html takes one, as --png and --svg do")
+    trained: Trained, names: Sequence[str], targets: Sequence[str] | None, files: Files, refused: Sequence[str]
+) -> None:
+    """Files by their kind; a page has all images, other files one each."""
+    if refused:
+        raise UserError(f"{refused[0]} is about texts, which are read word by word; an image is read at once")
+    if files.json is not None:
+        raise UserError("--json is about texts; of images there are --png, --svg, --pdf and --html")
     _, problems = trained.encoded("source", names)
     if len(problems) == len(names):
         raise UserError(next(iter(problems.values())))
     failures.name_each(problems, "image ", "it is not shown")
-    for index, name in enumerate(names):
-        if index in problems:
-            continue
-        look = trained.look(name, target)
+    readable = [at for at in range(len(names)) if at not in problems]
+    shown = list[PictureLook]()
+    for at in readable:
+        look = trained.look(names[at], targets[at] if targets is not None else None, maps=False)
         assert isinstance(look, PictureLook)
         typer.echo(repr(look))
-        drawn = [*files.items(), *([(picture.suffix[1:], picture)] if picture is not None else [])]
-        for kind, path in drawn:
-            if path is not None:
-                PANEL_FORMATS[kind](look.panels, path)
-                typer.echo(f"written: {path}", err=True)
+        shown.append(look)
+        for kind, path in files.drawn():
+            place = path if len(readable) == 1 else numbered(path, len(shown))
+            PANEL_FORMATS[kind](look.panels, place)
+            typer.echo(f"written: {place}", err=True)
+    if files.html is not None:
+        files.html.write_text(page_of([one.panels for one in shown]), encoding="utf-8")
+        typer.echo(f"written: {files.html}", err=True)
     failures.leave(bool(problems))

@@ -142,8 +142,7 @@ class TeacherForced(Trained):
 
     def heatmap(self, found: Alignment) -> Heatmap:
         """The picture of it, and what it is a picture of."""
-        name = type(self).__name__ if self.path is None else str(self.path)
-        return Heatmap(found.source, found.target, found.weights, f"{name}: {self.reads}", found.end)
+        return Heatmap(found.source, found.target, found.weights, f"{self.name}: {self.reads}", found.end)
 
     @property
     def reads(self) -> str:

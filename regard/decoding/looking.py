@@ -81,7 +81,7 @@ SIDES: dict[str, Callable[[Sides, int], Labels]] = {
 
 def maps_of(trained: "Trained", batch: Batch, sides: Sides) -> list[AttentionMap]:
     """All maps of a batch of one row, head by head, and the rollout of each stack."""
-    name = type(trained).__name__ if trained.path is None else str(trained.path)
+    name = trained.name
     found, stacks = list[AttentionMap](), defaultdict[str, list[np.ndarray]](list)
     for one in all_weights(trained.model, batch):
         weights = one.weights.float().cpu().numpy()

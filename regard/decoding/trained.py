@@ -1,5 +1,6 @@
 """A trained model in use, whatever its shape: its fields, its device, and the way from raw values to what it reads."""
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, TypeVar
@@ -80,6 +81,14 @@ class Trained:
     def look(self, text: str, output: str | None = None, tokens: bool | None = None, maps: bool = True, **changes: Any) -> Look:
         """Where it looked, if it has attention to look with."""
         raise UserError(f"this model {self.does}; where it looked is not shown")
+
+    @property
+    def name(self) -> str:
+        """What pictures call it: its run, and the step if it is a checkpoint."""
+        if self.path is None:
+            return type(self).__name__
+        step = re.fullmatch(r"step-0*(\d+)", self.path.name)
+        return str(self.path) if step is None else f"{self.path.parent.parent}, step {step[1]}"
 
     def settings(self, decoding: Decoding | None = None, **changes: Any) -> Decoding:
         """Those given, or the model's own, with some fields changed; a wrong one is refused as in a recipe."""

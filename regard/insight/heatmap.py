@@ -1,7 +1,7 @@
 """Where a model looked, as a value: words, weights, and what every picture of them shares."""
 
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -12,6 +12,7 @@ JOINER = "\u200d"  # glues emoji together
 SIGNS = {chr(code): chr(0x2400 + code) for code in range(0x20)} | {"\n": "↵", "\t": "⇥", "\x7f": "␡"}  # ␀ ␁ ...
 BIDI_CONTROLS = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")  # could turn a whole page round
 END_MARK = "</s>"
+GOLD_TOLD = "outlined: true links"
 STRONG = 0.6  # from this shade on, digits on the ink are white
 
 
@@ -24,6 +25,7 @@ class Heatmap(NamedTuple):
     title: str = ""
     end: Float[np.ndarray, " target"] | None = None  # weights on the end mark of the source, which gets a column of its own
     gold: frozenset[tuple[int, int]] = frozenset()  # true links, (source, target), drawn as outlines
+    possible: frozenset[tuple[int, int]] = frozenset()  # those that are not sure, drawn with dashes
 
     @property
     def whole(self) -> "Heatmap":
@@ -31,7 +33,7 @@ class Heatmap(NamedTuple):
         if self.end is None:
             return self
         weights = np.concatenate([self.weights, np.asarray(self.end)[:, None]], axis=1)
-        return Heatmap([*self.source, END_MARK], self.target, weights, self.title, gold=self.gold)
+        return self._replace(source=[*self.source, END_MARK], weights=weights, end=None)
 
     @property
     def peak(self) -> float:
@@ -44,6 +46,20 @@ class Heatmap(NamedTuple):
         assert self.weights.shape == (len(self.target), len(self.source)), self.weights.shape
         shades: Float[np.ndarray, "target source"] = np.nan_to_num(self.weights).clip(min=0) / self.peak
         return shades
+
+
+class Sheet(NamedTuple):
+    """Several of them as one picture, `across` beside each other: every head of a layer, two models, a run as it learned."""
+
+    heatmaps: Sequence[Heatmap]
+    across: int
+    title: str = ""
+
+
+def sheet_of(picture: Heatmap | Sheet) -> Sheet:
+    """Ready to be drawn; the end mark of the source is a column of each."""
+    sheet = Sheet([picture], 1) if isinstance(picture, Heatmap) else picture
+    return sheet._replace(heatmaps=[one.whole for one in sheet.heatmaps])
 
 
 def printable(text: str) -> str:

@@ -1,7 +1,7 @@
 """Where a model looked, as a value that draws itself: on a terminal, in a notebook, into a file."""
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
@@ -11,9 +11,10 @@ import numpy as np
 from jaxtyping import Float
 
 from regard.insight import figure
-from regard.insight.heatmap import Heatmap
-from regard.insight.maps import AttentionMap, View, view
-from regard.insight.page import PageFigure, html
+from regard.insight.drawing import draw_svg, svg
+from regard.insight.heatmap import Heatmap, Sheet
+from regard.insight.maps import AttentionMap, View, heads_of, view
+from regard.insight.page import PageFigure, html, write_page
 from regard.insight.terminal import terminal
 
 
@@ -52,6 +53,24 @@ class Look:
         """The same with another of its maps as the picture: one head, or the mean of those that are not told apart."""
         return replace(self, heatmap=view(self.maps, View(kind, layer, head, rollout)).heatmap)
 
+    def against(self, sure: Iterable[tuple[int, int]], possible: Iterable[tuple[int, int]] = ()) -> "Look":
+        """The same with true links, (source, target) counted from 0, as outlines."""
+        true, perhaps = frozenset(sure), frozenset(possible)
+
+        def outlined(heatmap: Heatmap) -> Heatmap:
+            return heatmap._replace(gold=true, possible=perhaps - true)
+
+        told = [one._replace(heatmap=outlined(one.heatmap)) if one.kind == "cross" else one for one in self.maps]
+        return replace(self, heatmap=outlined(self.heatmap), maps=told)
+
+    def grid(self, kind: str | None = None) -> Sheet:
+        """Every head of every layer: a row for each layer."""
+        heads = heads_of(self.maps, kind)
+        layers = [one.layer for one in heads]
+        where, what = heads[0].heatmap.title.partition(": ")[0], heads[0].told
+        named = [one.heatmap._replace(title=f"layer {one.layer}, head {one.head}") for one in heads]
+        return Sheet(named, max(map(layers.count, layers)), f"{where}: {what}, every head")
+
     @property
     def source(self) -> list[str]:
         return self.heatmap.source
@@ -73,6 +92,7 @@ class Look:
         seen = self.heatmap.whole
         return {
             "text": self.text, "output": self.output, "title": seen.title, **drawn(seen),
+            "gold": sorted(map(list, seen.gold)), "possible": sorted(map(list, seen.possible)),
             "chances": [one._asdict() for one in self.chances],
             "candidates": [one._asdict() for one in self.candidates],
             "maps": [
@@ -83,13 +103,17 @@ class Look:
 
     def png(self, path: str | PathLike[str]) -> None:
         """A bitmap; needs matplotlib, and fonts that have the characters."""
-        if (told := figure.boxes(self.heatmap)) is not None:
-            warnings.warn(told, stacklevel=2)
+        warn_of_boxes(self.heatmap)
         figure.png(self.heatmap, Path(path))
+
+    def pdf(self, path: str | PathLike[str]) -> None:
+        """The same as a drawing that scales, for papers."""
+        warn_of_boxes(self.heatmap)
+        figure.pdf(self.heatmap, Path(path))
 
     def svg(self, path: str | PathLike[str]) -> None:
         """A drawing that scales."""
-        figure.svg(self.heatmap, Path(path))
+        svg(self.heatmap, Path(path))
 
     def html(self, path: str | PathLike[str]) -> None:
         """A page on which words can be pointed at."""
@@ -100,4 +124,40 @@ class Look:
 
     def _repr_html_(self) -> str:
         """For notebooks: the drawing alone, for the styles of a page would reach the notebook around it."""
-        return figure.draw_svg(self.heatmap)
+        return draw_svg(self.heatmap)
+
+
+def warn_of_boxes(picture: Heatmap | Sheet) -> None:
+    if (told := figure.boxes(picture)) is not None:
+        warnings.warn(told, stacklevel=3)
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class SideBySide:
+    """Looks of several models, or of one as it learned, at the same text and output."""
+
+    looks: Sequence[Look]
+
+    @property
+    def sheet(self) -> Sheet:
+        return Sheet([one.heatmap for one in self.looks], len(self.looks))
+
+    def png(self, path: str | PathLike[str]) -> None:
+        warn_of_boxes(self.sheet)
+        figure.png(self.sheet, Path(path))
+
+    def pdf(self, path: str | PathLike[str]) -> None:
+        warn_of_boxes(self.sheet)
+        figure.pdf(self.sheet, Path(path))
+
+    def svg(self, path: str | PathLike[str]) -> None:
+        svg(self.sheet, Path(path))
+
+    def html(self, path: str | PathLike[str]) -> None:
+        write_page([[one.page_figure for one in self.looks]], Path(path))
+
+    def __repr__(self) -> str:
+        return "\n".join(map(repr, self.looks))
+
+    def _repr_html_(self) -> str:
+        return draw_svg(self.sheet)

@@ -43,9 +43,13 @@ class AttentionMap(NamedTuple):
     rollout: bool = False
 
     @property
+    def told(self) -> str:
+        return ATTENTION_MAPS[self.kind].told
+
+    @property
     def name(self) -> str:
         """Which it is, in words."""
-        told = ATTENTION_MAPS[self.kind].told
+        told = self.told
         if self.rollout:
             return f"{told}, rollout"
         where = "" if self.layer is None else f", layer {self.layer}"

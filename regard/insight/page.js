@@ -62,7 +62,8 @@ function choose(look, state) {  // what is shown: names of rows and columns, wei
   const [first] = some.length ? some : same;
   state.rows = look.sides[first.rows];
   state.columns = look.sides[first.columns];
-  state.gold = new Set(first.kind === "reading" ? look.gold.map(([row, column]) => row * state.columns.length + column) : []);
+  const known = ["reading", "cross"].includes(first.kind) ? look.gold : [];  // whether each true link is a sure one
+  state.gold = new Map(known.map(([row, column, sure]) => [row * state.columns.length + column, sure]));
   state.written = first.written;
   state.weights = some.length > 1 ? mean(some) : decode(first);
 }
@@ -84,7 +85,9 @@ function tell(look, state) {
   const looks = `${rows[row]} → ${found.map(([place, weight]) => `${columns[place]} ${number(weight)}`).join(", ")}`;
   const pieces = state.written ? look.chances.filter((chance) => chance.word === row - (rows.length - state.written)) : [];
   if (!pieces.length) return looks;
-  return `${looks}; p = ${pieces.reduce((product, piece) => product * piece.probability, 1).toFixed(3)}`;
+  const others = pieces.length > 1 ? [] : pieces[0].others.map(([token, share]) => `${token} ${number(share)}`);
+  const chance = number(pieces.reduce((product, piece) => product * piece.probability, 1));
+  return `${looks}; p = ${chance}${others.length ? `, else ${others.join(", ")}` : ""}`;
 }
 
 function strip(figure, state, pointed) {  // two rows of words and lines between them
@@ -182,7 +185,9 @@ function matrix(figure, state, pointed) {  // a canvas as large as what is seen 
         if (state.gold.has(i * columns.length + j)) {
           context.strokeStyle = color("--gold");
           context.lineWidth = 2;
+          context.setLineDash(state.gold.get(i * columns.length + j) ? [] : [4, 3]);
           context.strokeRect(x(j) + 1.5, y(i) + 1.5, cell - 3, cell - 3);
+          context.setLineDash([]);
         }
       }
     }

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from regard.insight.heatmap import END_MARK, Heatmap, printable
+from regard.insight.heatmap import END_MARK, GOLD_TOLD, Heatmap, Sheet, printable
 from regard.insight.maps import ATTENTION_MAPS, AttentionMap
 
 if TYPE_CHECKING:
@@ -33,15 +33,22 @@ class PageFigure(NamedTuple):
     candidates: Sequence["Candidate"] = ()
 
 
-def html(figures: Heatmap | Sequence[Heatmap | PageFigure], path: Path, beside: bool = False) -> None:
-    """One page for one or many sentences; `beside` puts them side by side, to compare models."""
-    shown = [figures] if isinstance(figures, Heatmap) else figures
-    path.write_text(draw_page([one if isinstance(one, PageFigure) else PageFigure(one) for one in shown], beside), "utf-8")
+def html(picture: Heatmap | Sheet | Sequence[Heatmap | PageFigure], path: Path) -> None:
+    """One page for one or many sentences; those of a sheet stand beside each other."""
+    if isinstance(picture, Sheet):
+        return write_page([[PageFigure(one) for one in picture.heatmaps]], path)
+    shown = [picture] if isinstance(picture, Heatmap) else picture
+    write_page([[one if isinstance(one, PageFigure) else PageFigure(one)] for one in shown], path)
 
 
-def draw_page(figures: Sequence[PageFigure], beside: bool = False) -> str:
-    data = json.dumps([figure_data(one) for one in figures], ensure_ascii=False).replace("<", "\\u003c")
-    drawn, layout = "\n".join(map(draw_figure, figures)), ' class="beside"' if beside else ""
+def write_page(groups: Sequence[Sequence[PageFigure]], path: Path) -> None:
+    """Figures of one group are beside each other."""
+    path.write_text(draw_page(groups), encoding="utf-8")
+
+
+def draw_page(groups: Sequence[Sequence[PageFigure]]) -> str:
+    data = json.dumps([figure_data(one) for group in groups for one in group], ensure_ascii=False).replace("<", "\\u003c")
+    drawn = "\n".join(map(draw_group, groups))
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{policy()}">\n'
@@ -49,10 +56,15 @@ def draw_page(figures: Sequence[PageFigure], beside: bool = False) -> str:
         f"<style>{STYLE}</style>\n</head>\n<body>\n<h1>Where the model looked</h1>\n"
         '<p class="note">Point at a word or a cell, or choose the matrix and press arrow keys; a click stays until Escape. '
         f"The stronger a cell, the larger its weight. {escape(END_MARK)} is the end of the text.</p>\n"
-        f"<main{layout}>\n{drawn}\n</main>\n"
+        f"<main>\n{drawn}\n</main>\n"
         f'<script type="application/json" id="data">{data}</script>\n'
         f"<script>{SCRIPT}</script>\n</body>\n</html>\n"
     )
+
+
+def draw_group(figures: Sequence[PageFigure]) -> str:
+    drawn = "\n".join(map(draw_figure, figures))
+    return f'<section class="beside">\n{drawn}\n</section>' if len(figures) > 1 else drawn
 
 
 def policy() -> str:
@@ -72,9 +84,15 @@ def figure_data(figure: PageFigure) -> dict[str, Any]:
         "sides": sides,
         "told": told,
         "peak": max(one.heatmap.peak for one in views),
-        "gold": [[row, column] for column, row in sorted(whole.gold)],
-        "chances": [{"word": one.word, "probability": one.probability} for one in figure.chances],
+        "gold": [[row, column, (column, row) in whole.gold] for column, row in sorted(whole.gold | whole.possible)],
+        "chances": [{"word": one.word, "probability": one.probability, "others": others_of(one)} for one in figure.chances],
     }
+
+
+def others_of(chance: "Chance") -> list[tuple[str, float]]:
+    """The most probable tokens beside the one that was written."""
+    others = [(printable(token), round(share, 4)) for token, share in chance.alternatives if token != chance.token]
+    return others[: MOST - 1]
 
 
 def view_data(one: AttentionMap, sides: list[list[str]], bits: int) -> dict[str, Any]:
@@ -104,9 +122,10 @@ def draw_figure(figure: PageFigure) -> str:
     title = escape(printable(heatmap.title))
     assert heatmap.weights.shape == (len(heatmap.target), len(heatmap.source)), heatmap.weights.shape
     keys = "arrow keys move; Escape ends"
+    legend = f'<span class="legend">{GOLD_TOLD}</span>' if heatmap.gold | heatmap.possible else ""
     return (
         f"<figure>\n<figcaption>{title}</figcaption>\n"
-        f'<div class="controls"><span class="scale">0<i></i>{heatmap.peak:g}</span></div>\n'
+        f'<div class="controls"><span class="scale">0<i></i>{heatmap.peak:g}</span>{legend}</div>\n'
         f'<div class="strip"><div class="row" tabindex="0" role="group" aria-label="what was looked at; {keys}"></div>'
         '<svg aria-hidden="true"></svg>'
         f'<div class="row" tabindex="0" role="group" aria-label="what looked; {keys}"></div></div>\n'

@@ -3,7 +3,7 @@
 import base64
 import io
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from os import PathLike
@@ -90,13 +90,39 @@ def saved(panels: Panels, form: str) -> bytes:
 
 
 def page(panels: Panels) -> str:
-    """One file that fetches nothing."""
-    image, words = base64.b64encode(saved(panels, "png")).decode(), escape(" ".join(map(printable, panels.words)))
-    title = escape(printable(panels.title))
-    return (
-        f'<!doctype html>\n<html><head><meta charset="utf-8"><title>{title}</title></head>\n'
-        f'<body><p>{words}</p>\n<img alt="{words}" src="data:image/png;base64,{image}"></body></html>\n'
+    return page_of([panels])
+
+
+def page_of(several: Sequence[Panels]) -> str:
+    """One file that fetches nothing; where each word looked stands there as text too."""
+    figures = "\n".join(map(page_figure, several))
+    style = (
+        ":root{color-scheme:light dark}body{font:16px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:70rem;padding:0 1rem}"
+        "img{max-width:100%;background:white}figure{margin:0 0 2rem}"
     )
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>Where the model looked</title>\n'
+        f"<style>{style}</style></head>\n<body><h1>Where the model looked</h1>\n{figures}\n</body></html>\n"
+    )
+
+
+def page_figure(panels: Panels) -> str:
+    image, words = base64.b64encode(saved(panels, "png")).decode(), escape(" ".join(map(printable, panels.words)))
+    title, items = escape(printable(panels.title)), "".join(f"<li>{escape(told)}</li>" for told in in_words(panels))
+    return (
+        f'<figure><figcaption>{title}</figcaption><p>{words}</p>\n<img alt="{words}" src="data:image/png;base64,{image}">\n'
+        f"<details><summary>As text</summary><ul>{items}</ul></details></figure>"
+    )
+
+
+def in_words(panels: Panels) -> list[str]:
+    """Where each word looked most, rows and columns of regions counted from 1."""
+    _, rows, columns = panels.weights.shape
+    places = [divmod(int(np.nan_to_num(one).argmax()), columns) for one in panels.weights]
+    return [
+        f"{printable(word)}: row {row + 1} of {rows}, column {column + 1} of {columns}, {weights[row, column]:.3f}"
+        for word, weights, (row, column) in zip(panels.words, panels.weights, places, strict=True)
+    ]
 
 
 def terminal_panels(panels: Panels) -> str:
@@ -114,6 +140,7 @@ def terminal_panels(panels: Panels) -> str:
 PANEL_FORMATS: dict[str, Callable[[Panels, Path], object]] = {
     "png": lambda panels, path: path.write_bytes(saved(panels, "png")),
     "svg": lambda panels, path: path.write_bytes(saved(panels, "svg")),
+    "pdf": lambda panels, path: path.write_bytes(saved(panels, "pdf")),
     "html": lambda panels, path: path.write_text(page(panels), encoding="utf-8"),
 }
 
@@ -126,6 +153,9 @@ class PictureLook(Look):
 
     def png(self, path: str | PathLike[str]) -> None:
         PANEL_FORMATS["png"](self.panels, Path(path))
+
+    def pdf(self, path: str | PathLike[str]) -> None:
+        PANEL_FORMATS["pdf"](self.panels, Path(path))
 
     def svg(self, path: str | PathLike[str]) -> None:
         PANEL_FORMATS["svg"](self.panels, Path(path))

@@ -19,7 +19,7 @@ from regard.models.rounded import joined, split
 from regard.models.stored import CONFIG, FORMAT, WEIGHTS, StoredConfig, StoredShape, build_stored, finite_weights, read_stored
 from regard.models.stored import Reading as Reading
 from regard.models.stored import read_config as read_config
-from regard.models.unfinished import load_unfinished
+from regard.models.unfinished import Unfinished, load_checkpoint, load_unfinished
 from regard.recipe import Decoding, Recipe, to_yaml
 
 
@@ -119,18 +119,9 @@ def put_back(path: Path) -> None:
 
 def load_model(path: Path) -> Bundle:
     """Verify every byte, compare the parts, then build. Nothing in the directory is executed. Of a run without a model yet,
-    the best weights so far."""
-    if model_in(path) is None and (found := load_unfinished(path)) is not None:
-        config = found.stored.config
-        return Bundle(
-            found.model.eval(),
-            found.stored.fields,
-            config.decoding,
-            config.reading,
-            f"{path}: {found.note}",
-            config.model,
-            path,
-        )
+    the best weights so far; of a checkpoint its own."""
+    if model_in(path) is None and (found := load_checkpoint(path) or load_unfinished(path)) is not None:
+        return bundle_of(found, path)
     directory = find_model(path)
     verify(directory)
     stored = read_stored(directory)
@@ -139,6 +130,13 @@ def load_model(path: Path) -> Bundle:
     config = stored.config
     model.load_state_dict(joined(finite_weights(directory / WEIGHTS), config.precision))
     return Bundle(model.eval(), stored.fields, config.decoding, config.reading, "", config.model, path, config.precision)
+
+
+def bundle_of(found: Unfinished, path: Path) -> Bundle:
+    config, note = found.stored.config, found.note and f"{path}: {found.note}"
+    return Bundle(
+        found.model.eval(), found.stored.fields, config.decoding, config.reading, note, config.model, path
+    )  # fmt: skip
 
 
 def check_model(directory: Path) -> None:

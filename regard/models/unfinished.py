@@ -1,5 +1,5 @@
-"""The best weights so far of a run that has no model yet. Its trainer may go on meanwhile: nothing is written here, and what
-vanishes while it is read is looked for again."""
+"""Weights of a run that are no model: of one of its checkpoints, or the best so far of a run that has no model yet. Its
+trainer may go on meanwhile: nothing is written here, and what vanishes while it is read is looked for again."""
 
 import json
 import time
@@ -22,7 +22,7 @@ class Unfinished(NamedTuple):
 
     model: Model
     stored: Stored
-    note: str  # what people are told
+    note: str = ""  # what people are told
 
 
 def load_unfinished(run: Path) -> Unfinished | None:
@@ -30,7 +30,11 @@ def load_unfinished(run: Path) -> Unfinished | None:
     for left in reversed(range(TRIES)):
         try:
             found = find_weights(run)
-            return None if found is None else load_weights(run, *found)
+            if found is None:
+                return None
+            weights, known = found
+            told = f"the run is still training, or was stopped: using step {step_of(weights)}, {known}"
+            return load_weights(run, weights)._replace(note=told)
         except (DamagedError, OSError):
             if not left:
                 raise
@@ -50,7 +54,25 @@ def find_weights(run: Path) -> tuple[Path, str] | None:
 def steps_in(folder: Path) -> list[Path]:
     """Newest first."""
     found = [path for path in folder.glob("step-*") if path.name.removeprefix("step-").isdecimal()]
-    return sorted(found, key=lambda path: int(path.name.removeprefix("step-")), reverse=True)
+    return sorted(found, key=step_of, reverse=True)
+
+
+def step_of(weights: Path) -> int:
+    return int(weights.name.removeprefix("step-"))
+
+
+def checkpoints_of(run: Path) -> list[Path]:
+    """All weights that a run has kept, a folder for each step, as it learned: the first step first."""
+    found = {path.name: path for folder in ("best", "checkpoints") for path in steps_in(run / folder)}
+    return sorted(found.values(), key=step_of)
+
+
+def load_checkpoint(path: Path) -> Unfinished | None:
+    """The weights of one step; None where `path` is no checkpoint of a run."""
+    run = path.absolute().parent.parent
+    if not (run / "recipe.yaml").is_file() or path.absolute() not in steps_in(path.absolute().parent):
+        return None
+    return load_weights(run, path)
 
 
 def ranking(checkpoint: Path) -> list[int]:
@@ -62,15 +84,14 @@ def ranking(checkpoint: Path) -> list[int]:
     return [int(step) for _, step, *_ in json.loads(path.read_bytes())["best"]]
 
 
-def load_weights(run: Path, weights: Path, known: str) -> Unfinished:
+def load_weights(run: Path, weights: Path) -> Unfinished:
     """As a model directory is loaded: verified, compared part with part, then built."""
     verify(weights)
     stored = read_parts(run)
     with advised(stored.config.imports):
         model = build_stored(stored, weights)
     model.load_state_dict(finite_weights(weights / WEIGHTS))
-    step = int(weights.name.removeprefix("step-"))
-    return Unfinished(model, stored, f"the run is still training, or was stopped: using step {step}, {known}")
+    return Unfinished(model, stored)
 
 
 def read_parts(run: Path) -> Stored:

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from regard.errors import UserError
-from regard.insight.figure import INK
+from regard.insight.drawing import INK
 from regard.tuning.halving import Search
 from regard.tuning.telling import told
 

@@ -114,7 +114,11 @@ def test_other_verbs(trained, corpus, tmp_path):
     assert refused("corpora", "latn", "--out", tmp_path) == "unknown corpus 'latn'; did you mean 'latin'?"
     assert "--out DIR" in refused("corpora", "latin")
     assert refused("recipes", "deemo") == "unknown recipe 'deemo' (and no .yaml file); did you mean 'demo'?"
-    assert "--html takes many" in refused("look", trained, "a", "b", "--png", tmp_path / "a.png")
+    assert "name a text to look at, or --file" in refused("look", trained)
+    assert "2 texts and 1 targets" in refused("look", trained, "a", "b", "--target", "c")
+    assert "--gold links words of given targets" in refused("look", trained, "a", "--gold", corpus / "short.align")
+    assert "lines of links for 1 texts" in refused("look", trained, "a", "--target", "b", "--gold", corpus / "short.align")
+    assert "--grid is every layer and head" in refused("look", trained, "a", "--grid", "--layer", "1")
     assert "--alignment goes with" in refused("evaluate", trained, "--alignment", corpus / "short.align")
     assert "name either `source` and `target`" in refused("evaluate", trained, "--source", corpus / "short.source")
     told = "a test set of this model has source and target; this one has no source"

@@ -5,9 +5,14 @@ import re
 import shutil
 from xml.etree import ElementTree
 
+import numpy as np
 import pytest
 import sacrebleu
+import torch
 from calling import refused, regard
+from safetensors.torch import load_file
+
+import regard as package
 
 TINY = [
     "data.tokenizer.kind=word", "data.batch_tokens=256", "training.updates=4", "model.encoder.embedding_size=8",
@@ -263,6 +268,52 @@ def test_look_at_many(trained, tmp_path):
     assert page.count("<figure") == 2
     assert "<b>" not in page
     assert page.rstrip().endswith("</html>")
+
+
+def test_look_at_a_file_beside_its_true_links(trained, corpus, tmp_path):
+    sources, targets = ((corpus / f"short.{side}").read_text("utf-8").splitlines() for side in ("source", "target"))
+    given = ["--target-file", corpus / "short.target", "--gold", corpus / "short.align", "--json", tmp_path / "look.jsonl"]
+    result = regard("look", trained, "--file", corpus / "short.source", *given, "--svg", tmp_path / "a.svg")
+    assert result.code == 0
+    rows = [json.loads(line) for line in (tmp_path / "look.jsonl").read_text("utf-8").splitlines()]
+    assert [(row["text"], row["output"]) for row in rows] == list(zip(sources, targets, strict=True))
+    links = [set(line.split()) for line in (corpus / "short.align").read_text("utf-8").splitlines()]
+    assert [{f"{column}-{line}" for column, line in row["gold"]} for row in rows] == links
+    names = [tmp_path / f"a-{number}.svg" for number in range(1, len(rows) + 1)]
+    assert all(f"written: {name}\n" in result.err for name in names)
+    outlines = [ElementTree.parse(name).getroot().findall(".//*[@class='gold']/*") for name in names]
+    assert list(map(len, outlines)) == list(map(len, links))
+
+
+def test_look_at_a_run_as_it_learned_and_beside_another(trained, tmp_path):
+    steps = sorted((trained / "checkpoints").glob("step-*"))
+    files = ["--json", tmp_path / "look.jsonl", "--png", tmp_path / "a.png", "--html", tmp_path / "a.html"]
+    result = regard("look", trained, "amicus bellum", "--checkpoints", "--beside", trained, "--beam", "2", *files)
+    assert result.code == 0
+    rows = [json.loads(line) for line in (tmp_path / "look.jsonl").read_text("utf-8").splitlines()]
+    *earlier, last = rows
+    assert [row["title"].partition(": ")[0] for row in earlier] == [f"{trained}, step {int(path.name[5:])}" for path in steps]
+    assert {row["output"] for row in rows} == {last["output"]}
+    alone = package.load(trained, device="cpu").look("amicus bellum")
+    np.testing.assert_allclose(np.array(last["weights"])[:, :-1], alone.weights, atol=1e-6)
+    assert (tmp_path / "a.html").read_text("utf-8").count("<figure>") == len(rows)
+    assert "most probable" in result.out
+    assert "it has kept no checkpoints" in refused("look", trained / "model", "amicus", "--checkpoints")
+
+
+def test_a_checkpoint_is_used_as_a_model_is(trained):
+    (*_, step) = sorted((trained / "checkpoints").glob("step-*"))
+    model = package.load(step, device="cpu").model
+    for name, tensor in load_file(step / "model.safetensors").items():
+        torch.testing.assert_close(model.state_dict()[name], tensor, rtol=0, atol=0)
+    assert regard("generate", step, stdin=b"amicus\n").code == 0
+
+
+def test_look_at_every_head_as_one_picture(trained, tmp_path):
+    result = regard("look", trained, "amicus bellum", "--grid", "--svg", tmp_path / "a.svg", "--pdf", tmp_path / "a.pdf")
+    assert result.code == 0
+    assert "layer 1, head 1" in "".join(ElementTree.parse(tmp_path / "a.svg").getroot().itertext())
+    assert (tmp_path / "a.pdf").read_bytes().startswith(b"%PDF")
 
 
 def test_look_at_one_head_and_every_map_as_json(trained, tmp_path, monkeypatch):

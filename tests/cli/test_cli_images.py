@@ -1,5 +1,7 @@
 """Images by the commands that people type: trained on, captioned, judged by boxes, looked at."""
 
+import re
+
 import numpy as np
 import pytest
 from calling import refused
@@ -60,7 +62,7 @@ def test_pointing_is_judged_where_boxes_are_known(run):
 
 def test_a_look_is_laid_over_the_picture(run, tmp_path):
     name = f"{run / 'corpus' / 'test.npy'}#3"
-    files = {kind: tmp_path / f"look.{kind}" for kind in ("png", "svg", "html")}
+    files = {kind: tmp_path / f"look.{kind}" for kind in ("png", "svg", "pdf", "html")}
     options = [word for kind, path in files.items() for word in (f"--{kind}", path)]
     code, out, err = command("look", run, name, "--target", "a red circle", *options)
     assert code == 0, err
@@ -71,6 +73,20 @@ def test_a_look_is_laid_over_the_picture(run, tmp_path):
     assert "<svg" in files["svg"].read_text()
     assert "a red circle" in files["html"].read_text()
     assert "data:image/png;base64," in files["html"].read_text()
+    assert files["pdf"].read_bytes().startswith(b"%PDF")
+
+
+def test_several_pictures_have_numbers_and_one_page(run, tmp_path):
+    names = [f"{run / 'corpus' / 'test.npy'}#{number}" for number in (1, 2)]
+    code, out, err = command("look", run, *names, "--png", tmp_path / "a.png", "--html", tmp_path / "a.html")
+    assert code == 0, err
+    assert all((tmp_path / f"a-{number}.png").is_file() for number in (1, 2))
+    page = (tmp_path / "a.html").read_text("utf-8")
+    assert page.count("<figure>") == page.count("<img") == 2
+    largest = re.findall(r"^(\S+) \((\d\.\d\d) at the most\)", out, flags=re.MULTILINE)
+    told = re.findall(r"<li>(\S+): row \d+ of 12, column \d+ of 12, (\d\.\d+)</li>", page)
+    assert [word for word, _ in told] == [word for word, _ in largest]
+    np.testing.assert_allclose([float(weight) for _, weight in told], [float(weight) for _, weight in largest], atol=0.006)
 
 
 def test_what_cannot_be_looked_at_is_said(run):

@@ -88,7 +88,16 @@ def opened(browser, tmp_path):
     heads = [
         AttentionMap("cross", 1, head, Heatmap(SOURCE, TARGET, one_hot(*each))) for head, each in enumerate([(1, 1), (2, 0)], 1)
     ]
-    html([PageFigure(heatmap, heads, [Chance("the", 0, 0.75, []), Chance("dog", 1, 0.5, [])])], tmp_path / "page.html")
+    html(
+        [
+            PageFigure(
+                heatmap,
+                heads,
+                [Chance("the", 0, 0.75, [("the", 0.75), ("a", 0.2), ("an", 0.03), ("one", 0.01)]), Chance("dog", 1, 0.5, [])],
+            )
+        ],
+        tmp_path / "page.html",
+    )
     browser.ask("/url", {"url": (tmp_path / "page.html").as_uri()})
 
 
@@ -111,7 +120,7 @@ def test_a_head_is_chosen_and_cells_are_read_by_mouse_and_keys(browser, tmp_path
     assert "我 0.450" in browser.status  # the mean of both heads
     browser.run("const one = document.querySelector('select.head'); one.value = '2'; one.dispatchEvent(new Event('change'))")
     browser.point(".row:last-child bdi:nth-child(1)")
-    assert browser.status == "the → 我 0.900; p = 0.750"
+    assert browser.status == "the → 我 0.900; p = 0.750, else a 0.200, an 0.030"
     browser.run("document.querySelector('.matrix').focus()")
     browser.press("\ue015")  # down
     assert browser.status.startswith("dog → canis: 0.900")
@@ -120,6 +129,25 @@ def test_a_head_is_chosen_and_cells_are_read_by_mouse_and_keys(browser, tmp_path
     size = browser.run("const at = document.querySelector('canvas').getBoundingClientRect(); return [at.width, at.height]")
     browser.point("canvas", size[0] / 2 - 60, size[1] / 2 - 14)
     assert browser.status.startswith("dog → ")
+
+
+def test_true_links_have_the_colour_of_the_legend(browser, tmp_path):
+    opened(browser, tmp_path)
+    pixels = (
+        "const canvas = document.querySelector('canvas'), scale = window.devicePixelRatio || 1; let found = 0;"
+        "const all = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data;"
+        "for (let at = 0; at < all.length; at += 4) found += all[at] === 217 && all[at + 1] === 119 && all[at + 2] === 6;"
+        "return found / scale"
+    )
+    known = browser.run(pixels)
+    assert browser.run("return getComputedStyle(document.querySelector('.legend')).color") == "rgb(217, 119, 6)"
+    browser.run("const one = document.querySelector('select.map'); one.value = 'cross'; one.dispatchEvent(new Event('change'))")
+    assert known > 60
+    assert browser.run(pixels) == known  # the same two words in every head
+    heads = [AttentionMap("encoder", 1, 1, Heatmap(SOURCE, SOURCE, np.eye(3)))]
+    html([PageFigure(heads[0].heatmap, heads)], tmp_path / "page.html")
+    browser.ask("/url", {"url": (tmp_path / "page.html").as_uri()})
+    assert (browser.run(pixels), browser.run("return document.querySelector('.legend')")) == (0, None)
 
 
 def test_what_words_say_does_not_run(browser, tmp_path):

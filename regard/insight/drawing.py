@@ -1,0 +1,128 @@
+"""Heatmaps as SVG, written by hand: text stays text, and each cell tells its weight to a hovering mouse."""
+
+from collections.abc import Sequence
+from html import escape
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from regard.data.links import links_from_weights
+from regard.insight.heatmap import GOLD_TOLD, Heatmap, Sheet, labels, longest, printable, sheet_of, tell
+
+INK, GOLD = "#08519c", "#d97706"
+LETTER = 8  # the width of a letter, on average
+
+
+def svg(picture: Heatmap | Sheet, path: Path) -> None:
+    path.write_text(draw_svg(picture), encoding="utf-8")
+
+
+class Frame(NamedTuple):
+    """Where the cells of an SVG stand: the corner of the first one, and how large each is."""
+
+    left: int
+    top: int
+    cell: int = 28
+
+
+class Drawing(NamedTuple):
+    width: int
+    height: int
+    body: str
+
+    def at(self, left: int, top: int) -> str:
+        return f'<g transform="translate({left} {top})">\n{self.body}\n</g>'
+
+
+def draw_svg(picture: Heatmap | Sheet) -> str:
+    """One heatmap as it is; several in rows, under a title."""
+    sheet = sheet_of(picture)
+    drawings, top, wide, placed = [draw(one) for one in sheet.heatmaps], 40 if sheet.title else 0, 0, list[str]()
+    for start in range(0, len(drawings), sheet.across):
+        left, row = 0, drawings[start : start + sheet.across]
+        for one in row:
+            placed.append(one.at(left, top))
+            left += one.width
+        top, wide = top + max(one.height for one in row), max(wide, left)
+    named = escape(printable(sheet.title or sheet.heatmaps[0].title)) or "attention weights"
+    over = f'<text x="12" y="26" font-size="17">{escape(printable(sheet.title))}</text>\n' if sheet.title else ""
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {wide} {top}" width="{wide}" height="{top}" role="img" '
+        'aria-labelledby="name told" font-family="sans-serif" font-size="13">\n'
+        f'<title id="name">{named}</title>\n<desc id="told">{escape(in_words(sheet))}</desc>\n'
+        f'<rect width="{wide}" height="{top}" fill="white"/>\n{over}' + "\n".join(placed) + "\n</svg>\n"
+    )
+
+
+def in_words(sheet: Sheet) -> str:
+    """What each row looks at most, for readers of text."""
+    told = []
+    for one in sheet.heatmaps:
+        looks = sorted((row, column) for column, row in links_from_weights(np.nan_to_num(one.weights)))
+        said = ", ".join(tell(one.source[column], one.target[row], float(one.weights[row, column])) for row, column in looks)
+        told.append(f"{one.title}: {said}" if one.title else said)
+    return printable("; ".join(told))
+
+
+def draw(heatmap: Heatmap) -> Drawing:
+    source, target, title = labels(heatmap.source), labels(heatmap.target), escape(printable(heatmap.title))
+    slanted = 7 * longest(source)
+    frame = Frame(left=20 + LETTER * longest(target), top=(48 if title else 20) + slanted)
+    leaning = frame.left + frame.cell * len(source) + slanted // 2 + 12  # slanted words lean over the right edge
+    width = max(leaning, 24 + 9 * longest([heatmap.title]))
+    height = frame.top + frame.cell * len(target) + 36
+    parts = [
+        f'<text x="12" y="26" font-size="15">{title}</text>',
+        svg_words(source, target, frame),
+        svg_cells(heatmap, source, target, frame),
+        svg_gold(heatmap, frame),
+        svg_scale(heatmap, frame.left, height - 18),
+    ]
+    return Drawing(width, height, "\n".join(filter(None, parts)))
+
+
+def svg_scale(heatmap: Heatmap, left: int, top: int) -> str:
+    """0 to 1 in every picture: a shade means the same in all of them."""
+    steps = [f'<rect x="{14 + 12 * step}" width="12" height="10" fill-opacity="{step / 8}"/>' for step in range(9)]
+    ends = f'<text y="10" font-size="11">0</text><text x="128" y="10" font-size="11">{heatmap.peak:g}</text>'
+    gold = f'<text x="150" y="10" font-size="11" fill="{GOLD}">{GOLD_TOLD}</text>' if heatmap.gold | heatmap.possible else ""
+    return f'<g class="scale" transform="translate({left} {top})">{ends}<g fill="{INK}">{"".join(steps)}</g>{gold}</g>'
+
+
+def svg_gold(heatmap: Heatmap, frame: Frame) -> str:
+    """True links as outlines; those that are not sure have dashes."""
+    if not heatmap.gold | heatmap.possible:
+        return ""
+    inset = frame.cell - 4
+    lines = [f'<g class="gold" fill="none" stroke="{GOLD}" stroke-width="2">']
+    for column, row in sorted(heatmap.gold | heatmap.possible):
+        corner = f'x="{frame.left + column * frame.cell + 2}" y="{frame.top + row * frame.cell + 2}"'
+        dashes = "" if (column, row) in heatmap.gold else ' stroke-dasharray="4 3"'
+        lines.append(f'<rect {corner} width="{inset}" height="{inset}"{dashes}/>')
+    return "\n".join([*lines, "</g>"])
+
+
+def svg_words(source: Sequence[str], target: Sequence[str], frame: Frame) -> str:
+    left, top, cell = frame
+    middle = cell // 2
+    over = [
+        f'<text transform="translate({left + column * cell + middle + 4} {top - 6}) rotate(-60)">{escape(word)}</text>'
+        for column, word in enumerate(source)
+    ]
+    beside = [
+        f'<text x="{left - 8}" y="{top + row * cell + middle + 5}" text-anchor="end">{escape(word)}</text>'
+        for row, word in enumerate(target)
+    ]
+    return "\n".join(over + beside)
+
+
+def svg_cells(heatmap: Heatmap, source: Sequence[str], target: Sequence[str], frame: Frame) -> str:
+    """The cells, each with the weight in words for a hovering mouse; faint lines keep the empty ones apart."""
+    left, top, cell = frame
+    lines = []
+    for (row, column), shade in np.ndenumerate(heatmap.shades):
+        corner = f'x="{left + column * cell}" y="{top + row * cell}" width="{cell}" height="{cell}"'
+        told = escape(tell(source[column], target[row], float(heatmap.weights[row, column])))
+        lines.append(f'<rect class="cell" {corner} fill-opacity="{shade:.3f}"><title>{told}</title></rect>')
+    return "\n".join([f'<g fill="{INK}" stroke="#c6dbef" stroke-width="0.5">', *lines, "</g>"])
