@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import tasks
 import torch
 from small import small_recipe
 
@@ -10,6 +11,7 @@ from regard import preparation, run
 from regard.models import build, configure
 from regard.nn.recurrent.cells import CELLS
 from regard.nn.recurrent.scan import scan
+from regard.recipe import Recipe, override, parse
 from regard.training.capture import Captured
 from regard.training.cast_weights import CastWeights
 from regard.training.checkpoint import Progress
@@ -99,6 +101,54 @@ def test_a_replayed_step_has_the_gradients_of_a_direct_one(tmp_path, options):
             torch.testing.assert_close(replayed, direct, rtol=1e-3, atol=1e-5)  # other sizes of products, other order of sums
     assert captured.recordings
     assert not captured.refused
+
+
+def long_text(folder, capture, *changes):
+    """A language model of one long text whose state goes on from window to window."""
+    folder.mkdir(exist_ok=True)
+    values = tasks.recipe("long_texts", tasks.write(folder, "long_texts", tasks.ROWS * 8), updates=24, log_every=1)
+    words = [
+        "data.batch_tokens=24",
+        "training.device=cuda",
+        f"training.capture={str(capture).lower()}",
+        "model.decoder.cell=lstm",
+    ]
+    return parse(Recipe, override(values, [*words, *changes]))
+
+
+def test_windows_are_replayed_as_they_are_computed_and_hand_their_state_on(tmp_path, monkeypatch):
+    kept, begin = [], Trainer.__init__
+
+    def remember(self, *given):
+        begin(self, *given)
+        kept.append(self)
+
+    monkeypatch.setattr(Trainer, "__init__", remember)
+    losses = []
+    for capture in (False, True):
+        run.train(long_text(tmp_path / f"{capture} data", capture), tmp_path / str(capture), talk=False)
+        losses.append([row["loss"] for row in read_journal(tmp_path / str(capture) / "journal.jsonl") if "loss" in row])
+    direct, replayed = kept
+    assert direct.replay is None
+    assert replayed.replay.captured.recordings
+    assert not replayed.replay.captured.refused
+    assert losses[1] == pytest.approx(losses[0], rel=1e-3)
+    torch.testing.assert_close(replayed.model.carried, direct.model.carried, rtol=1e-2, atol=1e-3)
+    assert direct.model.carried.abs().sum() > 0
+
+
+@pytest.mark.parametrize(
+    "changes", [[], ["model.decoder.weight_drop=0.3", "model.decoder.locked=true", "model.decoder.dropout=0.2"]]
+)
+def test_what_goes_on_in_one_process_is_recorded_again(tmp_path, changes):
+    """Training, use and training again."""
+    recipe = long_text(tmp_path / "data", True, *changes)
+    run.train(recipe, tmp_path / "run", talk=False)
+    regard.load(tmp_path / "run", "cuda").continue_(["a b"], max_length=4)
+    longer = parse(Recipe, override(recipe.model_dump(mode="json"), ["training.updates=48"]))
+    run.train(longer, tmp_path / "run", resume=True, talk=False)
+    rows = read_journal(tmp_path / "run" / "journal.jsonl")
+    assert max(row["step"] for row in rows if "loss" in row) == 48
 
 
 HEADS = {"attention": {"heads": 2}, "size": 32, "inner": 64, "layers": 2, "dropout": 0.0}
