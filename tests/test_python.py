@@ -14,7 +14,7 @@ from calling import regard as command
 
 import regard
 from regard.errors import DataError, InputTypeError, RecipeError
-from regard.insight.figure import draw_svg
+from regard.insight.drawing import draw_svg
 from regard.insight.heatmap import Heatmap
 from regard.insight.terminal import terminal
 from regard.training import loop

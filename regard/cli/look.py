@@ -11,9 +11,9 @@ from regard.cli import failures
 def look(
     run: Annotated[Path, typer.Argument(help="A run, a model directory or a checkpoint of a run.")],
     texts: Annotated[list[str] | None, typer.Argument(help="What to look at: texts, or names of images.")] = None,
-    file: Annotated[Path | None, typer.Option(help="More of them, one a line.")] = None,
+    file: Annotated[Path | None, typer.Option(help="More of them, one per line.")] = None,
     target: Annotated[str | None, typer.Option(help="Align with this target instead of the model's own output.")] = None,
-    target_file: Annotated[Path | None, typer.Option(help="A target for each text, one a line.")] = None,
+    target_file: Annotated[Path | None, typer.Option(help="A target for each text, one per line.")] = None,
     gold: Annotated[Path | None, typer.Option(help="True links of each text and target, drawn as outlines.")] = None,
     beside: Annotated[list[Path] | None, typer.Option(metavar="RUN", help="Another model beside it. May be repeated.")] = None,
     checkpoints: Annotated[bool, typer.Option("--checkpoints", help="The run as it learned: all that it has kept.")] = False,
