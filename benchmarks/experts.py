@@ -71,7 +71,7 @@ def main():
     rows.requires_grad_()
     for number in map(int, given.numbers.split(",")):
         modules = {
-            "experts": Experts(size, inner, number=number, chosen=chosen),
+            "experts": Experts(size, inner, num_experts=number, top_k=chosen),
             "loop": Plain(size, inner, number, chosen),
             "dense": FeedForward(size, chosen * inner),
         }

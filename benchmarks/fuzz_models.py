@@ -49,7 +49,7 @@ LONGEST = 1500  # characters of a message
 TEXT = ["servus in horto laborat .", "the slave works in the garden ."]
 LINES = [" ".join(random.Random(seed).sample(" ".join(TEXT).split(), 6)) for seed in range(60)]
 RECURRENT = {"encoder": {"embedding_size": 8, "hidden_size": 8}, "decoder": {"embedding_size": 8, "hidden_size": 8}}
-STACK = {"size": 16, "inner": 8, "layers": 2, "attention": {"heads": 2}}
+STACK = {"hidden_size": 16, "feedforward_size": 8, "layers": 2, "attention": {"heads": 2}}
 CONVOLUTIONAL = {"kind": "convolutional", "embedding_size": 8, "hidden_size": 8, "layers": 2, "longest": 64}
 BYTENET = {"kind": "bytenet", "embedding_size": 8, "hidden_size": 8, "dilations": [1, 2], "sets": 1}
 # the kind of tokenizer, the model

@@ -39,7 +39,7 @@ Run = Callable[[list[list[int]], int], None]
 def transformer(layers: int, size: int, inner: int, heads: int) -> dict:
     """With biases, as Marian has."""
     attention = {"heads": heads, "bias": True}
-    side = {"kind": "transformer", "size": size, "inner": inner, "layers": layers, "attention": attention}
+    side = {"kind": "transformer", "hidden_size": size, "feedforward_size": inner, "layers": layers, "attention": attention}
     return {"share_embeddings": True, "encoder": side, "decoder": {**side, "cross_attention": attention, "output_bias": True}}
 
 
@@ -117,7 +117,7 @@ def hugging_face(values: dict, vocabulary: int) -> Run:
     from transformers import MarianConfig, MarianMTModel
 
     side = values["encoder"]
-    size, inner, layers, heads = side["size"], side["inner"], side["layers"], side["attention"]["heads"]
+    size, inner, layers, heads = side["hidden_size"], side["feedforward_size"], side["layers"], side["attention"]["heads"]
     model = MarianMTModel(
         MarianConfig(
             vocab_size=vocabulary, d_model=size, encoder_layers=layers, decoder_layers=layers, encoder_ffn_dim=inner,

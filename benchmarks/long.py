@@ -20,7 +20,7 @@ from regard.nn.attention.attend import FASTEST
 from regard.recipe import read
 
 VOCABULARY = 8000
-SMALL = {"size": 64, "inner": 128, "layers": 4}
+SMALL = {"hidden_size": 64, "feedforward_size": 128, "layers": 4}
 
 
 def model_of(recipe: str, device: torch.device) -> torch.nn.Module:

@@ -27,7 +27,13 @@ SYSTEM: dict = {}
 def transformer(config: dict) -> dict:
     """With the biases that the others have."""
     heads = {"heads": config["heads"], "bias": True}
-    side = {"kind": "transformer", "size": config["d"], "inner": config["ff"], "layers": config["layers"], "attention": heads}
+    side = {
+        "kind": "transformer",
+        "hidden_size": config["d"],
+        "feedforward_size": config["ff"],
+        "layers": config["layers"],
+        "attention": heads,
+    }
     return {
         "share_embeddings": True,
         "encoder": side,

@@ -104,7 +104,12 @@ class Marian(nn.Module):
 
 
 def ours(sizes: Sizes) -> Objective:
-    part = {"size": sizes.size, "inner": sizes.inner, "layers": sizes.layers, "attention": {"heads": sizes.heads}}
+    part = {
+        "hidden_size": sizes.size,
+        "feedforward_size": sizes.inner,
+        "layers": sizes.layers,
+        "attention": {"heads": sizes.heads},
+    }
     values = read("vaswani2017-base").model
     values["encoder"] |= part
     values["decoder"] |= {**part, "cross_attention": {"heads": sizes.heads}}

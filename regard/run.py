@@ -27,6 +27,7 @@ from regard.models import MODELS, build, configure
 from regard.models.device import make_deterministic, tell_threads, use_threads
 from regard.models.directory import Bundle, save_model
 from regard.models.interface import Model
+from regard.models.names import older_keys
 from regard.nn.allocator import keep_freed_memory
 from regard.preparation import Prepared, Say, prepare, with_corpus
 from regard.recipe import Decoding, Pairs, Recipe, read
@@ -54,7 +55,8 @@ def train(
     if spooled is not None:
         recipe = recipe.model_copy(update={"data": spool.renamed(recipe.data, spooled, directory.absolute() / "spooled")})
     with advised(recipe.imports):
-        recipe = recipe.model_copy(update={"model": configure(recipe.model).model_dump(mode="json")})
+        given, typed = recipe.model, configure(recipe.model).model_dump(mode="json")
+        recipe = recipe.model_copy(update={"model": typed})
         preflight.check(recipe)
     recipe = recipe.model_copy(update={"imports": dict(GIVEN) or None})
     if recipe.training.deterministic:
@@ -69,6 +71,8 @@ def train(
             return begin(recipe, directory, resume)
 
         whole = processes.share(open_run)
+        for key, newer in older_keys(given, typed):
+            say(f"note: `model.{key}` is an older name; it is `{newer}` now")
         if spooled is not None:
             spool.keep(spooled, directory / "spooled", begun=any((directory / "checkpoints").glob("step-*")))
             say(f"a copy of the rows is kept in {directory / 'spooled'}")

@@ -53,7 +53,7 @@ def fewer_experts(name: str) -> list[str]:
         return []
     parameters = sum(one.numel() for one in outline(name).parameters())
     sides = [f"{side}." for side in ("encoder", "decoder") if side in model] or [""]
-    return [f"model.{side}experts.number=8" for side in sides] if parameters > MANY else []
+    return [f"model.{side}experts.num_experts=8" for side in sides] if parameters > MANY else []
 
 
 def changes(name: str, precision: str) -> list[str]:

@@ -131,7 +131,7 @@ def test_a_gpu_keeps_what_its_kernels_need():
     """A layer more: its input, queries with keys and values, context, two sums and one norm, and the inner states, which two
     ask for; the next layer's input is its last norm. In bfloat16 the weights are cast, and kept."""
     size, inner = 8, 12
-    side = {"kind": "transformer", "size": size, "inner": inner, "attention": {"heads": 2}, "dropout": 0.1}
+    side = {"kind": "transformer", "hidden_size": size, "feedforward_size": inner, "attention": {"heads": 2}, "dropout": 0.1}
     bytes_of = [
         outlined_bytes({"encoder": {**side, "layers": layers}, "decoder": {**side, "layers": 1}}, "cuda", "bfloat16")
         for layers in (2, 3)
@@ -302,7 +302,7 @@ def test_images_of_unknown_size_are_refused():
 
 
 def test_vectors_and_images_are_planned():
-    side = {"kind": "transformer", "size": 8, "inner": 12, "layers": 1, "attention": {"heads": 2}}
+    side = {"kind": "transformer", "hidden_size": 8, "feedforward_size": 12, "layers": 1, "attention": {"heads": 2}}
     for shape, positions in ((Shape("vectors", (5,)), LENGTHS.source), (Shape("image", (8, 4, 1)), 2)):
         way = {"vectors": "features", "image": "patches"}[shape.kind]
         section = {"encoder": {**side, "input": {"kind": way}}, "decoder": side}

@@ -65,12 +65,12 @@ def recurrent(side, values):
     encoder = values["model"]["encoder"]
     directions = 1 if encoder.get("bidirectional") is False else 2
     hidden, layers = 32 // directions if side == "encoder" else 32, values["model"][side].get("layers", 1)
-    experts = {"experts.number": 8, "experts.inner": 32} if "experts" in values["model"][side] else {}
+    experts = {"experts.num_experts": 8, "experts.feedforward_size": 32} if "experts" in values["model"][side] else {}
     return {"embedding_size": 24, "hidden_size": hidden, "layers": min(layers, 3), "dropout": 0, **experts}
 
 
 def transformer(side, values):
-    return {"size": 32, "inner": 32, "layers": 1 if side else 2, "dropout": 0}
+    return {"hidden_size": 32, "feedforward_size": 32, "layers": 1 if side else 2, "dropout": 0}
 
 
 def convolutional(side, values):

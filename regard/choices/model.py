@@ -30,8 +30,8 @@ def recurrent(cell: str, embedding: int, hidden: int, layers: int, dropout: floa
 
 def transformer(size: int, inner: int, layers: int, heads: int, dropout: float) -> Values:
     stack = {
-        "kind": "transformer", "size": size, "inner": inner, "layers": layers, "attention": {"heads": heads},
-        "dropout": dropout, "norm_place": "pre",
+        "kind": "transformer", "hidden_size": size, "feedforward_size": inner, "layers": layers,
+        "attention": {"heads": heads}, "dropout": dropout, "norm_place": "pre",
     }  # fmt: skip
     return {"model.encoder": stack, "model.decoder": {**stack, "cross_attention": {"heads": heads}}}
 
@@ -95,12 +95,12 @@ def schedule(case: Case) -> Values:
     per_epoch = max(1.15 * case.epoch / case.chosen["data.batch_tokens"], 1)
     least = 2_000 if made_up(case) else 4_000 if is_transformer(case) else 500
     updates = round_up(min(max(epochs * per_epoch, least), 100_000 if case.machine.gpu else 20_000))
-    small = case.chosen["model.encoder"].get("hidden_size", 512) <= 128
+    hidden = case.chosen["model.encoder"].get("hidden_size", 512)
     every = max(updates // 16, 25)
     return {
         "training.updates": updates,
         "training.warmup": max(updates // 10, 20),
-        "training.learning_rate": 0.001 if case.chosen["model.encoder"].get("size", 0) >= 512 else 0.003 if small else 0.002,
+        "training.learning_rate": 0.001 if hidden >= 512 else 0.003 if hidden <= 128 else 0.002,
         "training.validate_every": every,
         "training.validate_first": max(every // 4, 10),
         "training.save_every": every,

@@ -52,12 +52,12 @@ def refusals(config: ModelConfig) -> Iterator[Refusal]:
     encoder, decoder = config.encoder, config.decoder
     if encoder.input is not None and encoder.input.kind != "words":
         yield "model.encoder.input.kind", encoder.input.kind, "words"
-    for key, value, allowed in attention_refusals(decoder.cross_attention, decoder.size):
+    for key, value, allowed in attention_refusals(decoder.cross_attention, decoder.hidden_size):
         yield f"model.decoder.cross_attention.{key}", value, allowed
     if decoder.cross_attention.heads != decoder.attentions[0].heads:
         yield "model.decoder.cross_attention.heads", decoder.cross_attention.heads, "as many as the decoder's own attention"
-    if encoder.size != decoder.size:
-        yield "model.decoder.size", decoder.size, f"the encoder's ({encoder.size})"
+    if encoder.hidden_size != decoder.hidden_size:
+        yield "model.decoder.hidden_size", decoder.hidden_size, f"the encoder's ({encoder.hidden_size})"
     if decoder.copy_words is not None:
         yield "model.decoder.copy_words", decoder.copy_words, "no copying"
 
@@ -70,11 +70,11 @@ def stack_refusals(stack: Any) -> Iterator[Refusal]:
         "positions": (positions.turns or not positions.relative, "those that are part of what is read, rotary or none"),
         "positions_join": (stack.positions_join == "added", "added"),
         "experts": (stack.experts is None, "no experts"),
-        "size": (stack.size % 2 == 0, "even sizes"),
+        "hidden_size": (stack.hidden_size % 2 == 0, "even sizes"),
     }
     yield from ((key, getattr(stack, key), allowed) for key, (fits, allowed) in told.items() if not fits)
     for one in stack.attentions:
-        for key, value, allowed in attention_refusals(one, stack.size):
+        for key, value, allowed in attention_refusals(one, stack.hidden_size):
             yield f"attention.{key}", value, allowed
     if len(heads := {one.heads for one in stack.attentions}) > 1:
         yield "attention.heads", sorted(heads), "as many in every layer"

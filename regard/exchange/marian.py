@@ -171,9 +171,9 @@ def section_of(config: Marian) -> dict[str, Any]:
 
     def side(layers: int, heads: int, inner: int) -> dict[str, Any]:
         return {
-            "kind": "transformer", "size": config.d_model, "layers": layers, "inner": inner,
+            "kind": "transformer", "hidden_size": config.d_model, "layers": layers, "feedforward_size": inner,
             "attention": {"heads": heads, "bias": True}, "feedforward": NETWORKS[config.activation_function],
-            "positions": "sinusoid_halves", "dropout": config.dropout, "inner_dropout": config.activation_dropout,
+            "positions": "sinusoid_halves", "dropout": config.dropout, "feedforward_dropout": config.activation_dropout,
         }  # fmt: skip
 
     encoder = side(config.encoder_layers, config.encoder_attention_heads, config.encoder_ffn_dim)

@@ -60,7 +60,7 @@ def longer_is_better_read(figure: Figure) -> bool:
     )
 
 
-EXPERTS = "model.experts={number: 8, chosen: 2, every: 2}"
+EXPERTS = "model.experts={num_experts: 8, top_k: 2, every: 2}"
 CONTEST = Contest(
     title="Summaries of generated documents, by system and by the length of the input",
     systems={
@@ -98,9 +98,9 @@ CONTEST = Contest(
 
 def budget(updates: int, tokens: int, size: int) -> dict[str, list[str]]:
     """Changes for all, and the sizes of each."""
-    transformer = [f"model.size={size}", f"model.inner={2 * size}", "model.layers=2", "model.dropout=0"]
+    transformer = [f"model.hidden_size={size}", f"model.feedforward_size={2 * size}", "model.layers=2", "model.dropout=0"]
     sides = [f"model.{side}.{key}" for side in ("encoder", "decoder") for key in
-             (f"size={size}", f"inner={2 * size}", "layers=2", "dropout=0")]  # fmt: skip
+             (f"hidden_size={size}", f"feedforward_size={2 * size}", "layers=2", "dropout=0")]  # fmt: skip
     recurrent = [f"model.{side}.{key}={size}" for side in ("encoder", "decoder") for key in ("embedding_size", "hidden_size")]
     return {
         "seq2seq-attention": recurrent,

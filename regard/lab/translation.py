@@ -10,7 +10,7 @@ from regard.lab.systems import Examined, System, recipe_of, scores, trained
 from regard.planning.plan import plan
 
 LATIN = ("data.corpus={name: latin}",)
-BIG = [f"model.{side}.{key}" for side in ("encoder", "decoder") for key in ("size=512", "inner=1024")]
+BIG = [f"model.{side}.{key}" for side in ("encoder", "decoder") for key in ("hidden_size=512", "feedforward_size=1024")]
 SYSTEMS = {
     "bytenet": System("bytenet2016-small", data=LATIN),
     "deepatt-posunk": System("deepatt2016-small", ["decoding.replace_unknown=true"], LATIN),
@@ -86,10 +86,20 @@ CONTEST = Contest(
 def widths(size: int) -> dict[str, Sequence[str]]:
     """All about as wide."""
     recurrent = [f"model.{side}.{key}={size}" for side in ("encoder", "decoder") for key in ("embedding_size", "hidden_size")]
-    transformer = [f"model.{side}.{key}" for side in ("encoder", "decoder") for key in (f"size={size}", f"inner={2 * size}")]
+    transformer = [
+        f"model.{side}.{key}"
+        for side in ("encoder", "decoder")
+        for key in (f"hidden_size={size}", f"feedforward_size={2 * size}")
+    ]
     layers = ["model.encoder.layers=2", "model.decoder.layers=2"]
-    experts = [f"model.{side}.experts={{number: 4, chosen: 2, inner: {size}}}" for side in ("encoder", "decoder")]
-    wide = [f"model.{side}.{key}" for side in ("encoder", "decoder") for key in (f"size={2 * size}", f"inner={4 * size}")]
+    experts = [
+        f"model.{side}.experts={{num_experts: 4, top_k: 2, feedforward_size: {size}}}" for side in ("encoder", "decoder")
+    ]
+    wide = [
+        f"model.{side}.{key}"
+        for side in ("encoder", "decoder")
+        for key in (f"hidden_size={2 * size}", f"feedforward_size={4 * size}")
+    ]
     deep = [*recurrent, "model.encoder.layers=3", "model.decoder.layers=2", f"model.encoder.memory_size={size}"]
     return {
         "bytenet": [*recurrent, "model.encoder.sets=1", "model.decoder.sets=1"],

@@ -45,7 +45,7 @@ class AloneDecoder(WordDecoder):
         self.two_way_source = config.two_way_source
         self.stack = config.stack(causal=True)
         self.stack.positions.causal = not config.two_way_source  # whether no word ahead is seen
-        self.add_words(config.size, vocabulary, tied=config.tied, bias=config.output_bias)
+        self.add_words(config.hidden_size, vocabulary, tied=config.tied, bias=config.output_bias)
 
     def prefix(self, lengths: Int[Tensor, "batch"]) -> Int[Tensor, "batch"] | None:
         return lengths if self.two_way_source else None

@@ -5,22 +5,23 @@ from typing import Annotated
 from pydantic import Field, model_validator
 
 from regard.bounds import Amount, Depth, Size
+from regard.models.names import Renamed
 from regard.nn.transformer.experts import Between, Experts
 from regard.nn.transformer.feedforward import FEEDFORWARDS
-from regard.recipe import Positive, Section, name_of
+from regard.recipe import Positive, name_of
 
 
-class ExpertsConfig(Section):
-    number: Annotated[int, Field(gt=0, le=4096)] = 4
-    chosen: Positive = 2  # experts a token
+class ExpertsConfig(Renamed):
+    num_experts: Annotated[int, Field(gt=0, le=4096)] = 4
+    top_k: Positive = 2  # experts per token
     capacity: Annotated[Amount, Field(gt=0)] | None = None  # tokens an expert takes in training, in shares of the mean
     noise: bool = True
     balance: Amount = 0.01
 
     @model_validator(mode="after")
     def enough(self) -> "ExpertsConfig":
-        if self.chosen > self.number:
-            raise ValueError(f"chosen={self.chosen} of number={self.number} experts")
+        if self.top_k > self.num_experts:
+            raise ValueError(f"top_k={self.top_k} of num_experts={self.num_experts}")
         return self
 
     def build(self, size: int, inner: int, activation: str, dropout: float = 0.0) -> Experts:
@@ -37,7 +38,7 @@ class LayerExperts(ExpertsConfig):
 class ExpertsBetween(ExpertsConfig):
     """Between two recurrent layers."""
 
-    inner: Size = 1024  # of each expert
+    feedforward_size: Size = 1024  # inside each expert
     feedforward: Annotated[str, name_of(FEEDFORWARDS, "feed-forward network")] = "relu"
     sigmoid: bool = True  # of what comes out, before it is added to what went in
     under: Annotated[Depth, Field(ge=2)] | None = None  # the layer that reads it, counted from 1; the last unless given
@@ -49,4 +50,4 @@ class ExpertsBetween(ExpertsConfig):
         return self.under or layers
 
     def between(self, size: int) -> Between:
-        return Between(self.build(size, self.inner, self.feedforward), self.sigmoid)
+        return Between(self.build(size, self.feedforward_size, self.feedforward), self.sigmoid)

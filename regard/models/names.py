@@ -1,8 +1,13 @@
-"""Names of a model's tensors as older files spell them: a model that was saved or trained before still loads."""
+"""What older files call tensors and keys of recipes: models, runs and recipes of before still load."""
 
 import re
-from collections.abc import Mapping
-from typing import TypeVar
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeVar
+
+from pydantic import model_validator
+
+from regard.overrides import flatten
+from regard.recipe import Section
 
 Value = TypeVar("Value")
 
@@ -31,3 +36,42 @@ def current_name(name: str) -> str:
 
 def current_names(named: Mapping[str, Value]) -> dict[str, Value]:
     return {current_name(name): value for name, value in named.items()}
+
+
+# keys of a recipe, in sections that have the newer one: what they were called, what they are called now
+KEYS = {
+    "size": "hidden_size", "inner": "feedforward_size", "inner_dropout": "feedforward_dropout", "number": "num_experts",
+    "chosen": "top_k",
+}  # fmt: skip
+
+
+class Renamed(Section):
+    """A section some of whose keys had other names."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def current_keys(cls, values: Any) -> Any:
+        """Of both names of a key the last one counts: an override stands behind what it changes."""
+        return {cls.current_key(key): value for key, value in values.items()} if isinstance(values, Mapping) else values
+
+    @classmethod
+    def current_key(cls, key: Any) -> Any:
+        newer = KEYS.get(key) if isinstance(key, str) else None
+        return newer if newer in cls.model_fields and key not in cls.model_fields else key
+
+
+def older_keys(given: Mapping[str, Any], typed: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Dotted keys that go by older names, and their names of today."""
+    for path in sorted(flatten(given).keys() - flatten(typed).keys()):
+        if (newer := KEYS.get(path.rpartition(".")[2])) is not None:
+            yield path, newer
+
+
+def spelled_as(newer: Any, older: Any) -> Any:
+    """Values of before, with their keys as `newer` has them."""
+    if isinstance(older, list) and isinstance(newer, list) and len(older) == len(newer):
+        return [spelled_as(new, old) for new, old in zip(newer, older, strict=True)]
+    if not isinstance(older, Mapping) or not isinstance(newer, Mapping):
+        return older
+    names = {key: KEYS[key] if key in KEYS and key not in newer and KEYS[key] in newer else key for key in older}
+    return {name: spelled_as(newer.get(name), older[key]) for key, name in names.items()}

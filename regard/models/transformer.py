@@ -13,6 +13,7 @@ from regard.models.attention import AttentionConfig
 from regard.models.experts import LayerExperts
 from regard.models.interface import AttentionWeights
 from regard.models.limits import Limit, limit, smallest
+from regard.models.names import Renamed
 from regard.nn.attention import Attention
 from regard.nn.attention.scopes import SCOPES
 from regard.nn.positions import JOINS, POSITIONS
@@ -20,7 +21,7 @@ from regard.nn.transformer.experts import Experts
 from regard.nn.transformer.feedforward import FEEDFORWARDS
 from regard.nn.transformer.layers import LayerOutput, LayerParts, TransformerStack
 from regard.nn.transformer.norms import NORMS
-from regard.recipe import Rate, Section, name_of
+from regard.recipe import Rate, name_of
 
 
 class HeadsConfig(AttentionConfig):
@@ -38,9 +39,9 @@ class HeadsConfig(AttentionConfig):
 EachInTurn = Annotated[list[HeadsConfig], Field(min_length=1, max_length=DEEPEST)]
 
 
-class StackConfig(Section):
-    size: Size = 512  # of every state; d_model in the paper
-    inner: Size = 2048  # of the feed-forward networks
+class StackConfig(Renamed):
+    hidden_size: Size = 512  # of every state; d_model in the paper
+    feedforward_size: Size = 2048  # inside the feed-forward networks; d_ff in the paper
     layers: Depth = 6
     attention: HeadsConfig | EachInTurn = HeadsConfig()  # to itself; of a list, layers take theirs in turn
     feedforward: Annotated[str, name_of(FEEDFORWARDS, "feed-forward network")] = "relu"
@@ -52,7 +53,7 @@ class StackConfig(Section):
     longest: Size = 1024  # places that learned positions know
     distance: Size = 32  # beyond it relative positions are all equally far
     dropout: Rate = 0.1
-    inner_dropout: Rate = 0.0  # inside feed-forward networks, where the paper has none
+    feedforward_dropout: Rate = 0.0  # inside feed-forward networks, where the paper has none
 
     @property
     def attentions(self) -> list[HeadsConfig]:
@@ -72,8 +73,10 @@ class StackConfig(Section):
     @model_validator(mode="after")
     def fits_together(self) -> "StackConfig":
         for one in {id(one): one for one in self.attentions}.values():
-            if self.size % one.heads:
-                raise ValueError(f"{one.heads} heads cannot share size={self.size}: take a size that {one.heads} divides")
+            if self.hidden_size % one.heads:
+                raise ValueError(
+                    f"{one.heads} heads cannot share hidden_size={self.hidden_size}: take a size that {one.heads} divides"
+                )
             one.check_own()
             if POSITIONS[self.positions].relative and SCOPES[one.scope].compresses:
                 raise ValueError(f"positions `{self.positions}` count pairs of places, which scope `{one.scope}` merges")
@@ -83,16 +86,16 @@ class StackConfig(Section):
         """The layers; with attention to a memory if `cross` says how."""
         layers = [self.parts(depth, cross, memory_size, causal) for depth in range(self.layers)]
         positions = POSITIONS[self.positions](
-            self.size, *self.heads_and_part(layers), join=self.positions_join, longest=self.longest, distance=self.distance,
-            causal=causal,
+            self.hidden_size, *self.heads_and_part(layers), join=self.positions_join, longest=self.longest,
+            distance=self.distance, causal=causal,
         )  # fmt: skip
-        stack = TransformerStack(self.size, layers, positions, self.dropout)
+        stack = TransformerStack(self.hidden_size, layers, positions, self.dropout)
         spread(stack)
         return stack
 
     def heads_and_part(self, layers: list[LayerParts]) -> tuple[int, int]:
         """Heads, and numbers of a head's queries: one answer for all layers where positions are told in pairs."""
-        word = torch.zeros(1, 1, self.size)
+        word = torch.zeros(1, 1, self.hidden_size)
         found = [(one.self_attention.heads, one.self_attention.score.bind_query()(word).shape[-1]) for one in layers]
         if POSITIONS[self.positions].relative and len(set(found)) > 1:
             raise UserError(
@@ -103,16 +106,16 @@ class StackConfig(Section):
 
     def parts(self, depth: int, cross: HeadsConfig | None, memory_size: int, causal: bool) -> LayerParts:
         own, norm = self.attentions[depth], NORMS[self.norm]
-        seen = None if cross is None else cross.sized(self.size, memory_size)
+        seen = None if cross is None else cross.sized(self.hidden_size, memory_size)
         return LayerParts(
-            own.sized(self.size, self.size, causal), seen, self.network(depth), lambda: norm(self.size), self.dropout,
-            self.norm_place == "pre", own.bias, cross is not None and cross.bias,
+            own.sized(self.hidden_size, self.hidden_size, causal), seen, self.network(depth), lambda: norm(self.hidden_size),
+            self.dropout, self.norm_place == "pre", own.bias, cross is not None and cross.bias,
         )  # fmt: skip
 
     def network(self, depth: int) -> nn.Module:
         if self.experts is None or (self.layers - 1 - depth) % self.experts.every:
-            return FEEDFORWARDS[self.feedforward](self.size, self.inner, self.inner_dropout)
-        return self.experts.build(self.size, self.inner, self.feedforward, self.inner_dropout)
+            return FEEDFORWARDS[self.feedforward](self.hidden_size, self.feedforward_size, self.feedforward_dropout)
+        return self.experts.build(self.hidden_size, self.feedforward_size, self.feedforward, self.feedforward_dropout)
 
 
 def self_weights(kind: str, passed: Sequence[LayerOutput]) -> list[AttentionWeights]:

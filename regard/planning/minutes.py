@@ -14,7 +14,7 @@ from regard.training.display import Display
 TRAINING = 0.75  # the share of the time that updates get; validating and saving take the rest
 ENOUGH = 0.3  # of the updates that the recipe wants; with fewer, a model of half the size learns more
 LEAST = 20  # updates
-SIZES = ("embedding_size", "hidden_size", "size", "inner")
+SIZES = ("embedding_size", "hidden_size", "feedforward_size")
 SMALLEST = 64  # sizes are not halved below it
 
 
@@ -66,7 +66,5 @@ def halved(recipe: Recipe) -> Recipe | None:
 def shrunk(section: dict[str, Any]) -> dict[str, Any]:
     """The attention of a recurrent decoder has a size of its own."""
     found = {key: value // 2 if key in SIZES else value for key, value in section.items()}
-    inner = section.get("attention")
-    return (
-        {**found, "attention": {**inner, "size": inner["size"] // 2}} if isinstance(inner, dict) and "size" in inner else found
-    )
+    own = section.get("attention")
+    return {**found, "attention": {**own, "size": own["size"] // 2}} if isinstance(own, dict) and "size" in own else found

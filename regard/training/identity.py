@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.errors import UserError
+from regard.models.names import spelled_as
 from regard.overrides import flatten
 
 FIXED = ("recipe.data.", "recipe.model.", "recipe.training.seed")  # the rest of a recipe may change on the way
@@ -13,6 +14,7 @@ DIGESTS = {"tokenizers": "other vocabularies than its folder `fields` has now", 
 
 def compare(before: Mapping[str, Any], after: Mapping[str, Any], where: Path) -> dict[str, Any]:
     """Refuse what may not change; the rest of what has, as {key: [was, is]}. What an older version had no key for is new."""
+    before = spelled_as(after, before)
     for key, what in DIGESTS.items():
         if (was := before.get(key)) and (now := after.get(key)) and now[: len(was)] != was:  # files of links may come late
             raise UserError(f"{where}: the run began with {what}; take another --run")

@@ -68,7 +68,7 @@ def other_family(values: Values, family: str) -> Changes:
 
 
 def as_recurrent(encoder: Values) -> Changes:
-    size = max(encoder["size"] // 2, 64)
+    size = max(encoder["hidden_size"] // 2, 64)
     return recurrent("gru", size, size, 1, encoder["dropout"])
 
 

@@ -113,9 +113,8 @@ def test_two_runs_are_compared_on_the_same_rows(runs, tmp_path):
 def test_predict_answers_line_by_line_and_names_what_it_cannot_read(tmp_path):
     files = tasks.write(tmp_path, "tagger", tasks.ROWS[:3])
     recipe = write_recipe(tmp_path, "tagger", files=files, updates=2)
-    learned = (
-        "model.encoder={kind: transformer, size: 8, inner: 8, layers: 1, attention: {heads: 2}, positions: learned, longest: 4}"
-    )
+    sizes = "hidden_size: 8, feedforward_size: 8, layers: 1, attention: {heads: 2}"
+    learned = f"model.encoder={{kind: transformer, {sizes}, positions: learned, longest: 4}}"
     assert regard("train", recipe, learned, "--run", tmp_path / "run", "--quiet").code == 0
     found = regard("predict", tmp_path / "run", "--unbuffered", stdin=lines("a b", "a b c d", "d"))
     assert found.code == 2

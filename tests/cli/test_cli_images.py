@@ -13,8 +13,8 @@ from regard.insight.panels import Panels
 pillow = pytest.importorskip("PIL.Image")
 SMALL = [
     "data.corpus.size=24", "training.updates=6", "training.validate_every=6", "training.log_every=3", "training.save_every=3",
-    "model.encoder.input.channels=[4,4,4]", "model.encoder.embedding_size=8", "model.decoder.size=8", "model.decoder.inner=8",
-    "training.device=cpu",
+    "model.encoder.input.channels=[4,4,4]", "model.encoder.embedding_size=8", "model.decoder.hidden_size=8",
+    "model.decoder.feedforward_size=8", "training.device=cpu",
 ]  # fmt: skip
 
 

@@ -15,7 +15,7 @@ from regard.models.limits import Limit, Limits
 from regard.recipe import Decoding, Tokenizer
 
 SIDE = {"embedding_size": 8, "hidden_size": 8, "layers": 1}
-STACK = {"size": 8, "inner": 16, "layers": 1, "dropout": 0.0}
+STACK = {"hidden_size": 8, "feedforward_size": 16, "layers": 1, "dropout": 0.0}
 HEADS = {"heads": 2}
 CONVOLUTIONAL = {
     "encoder": {"kind": "convolutional", "longest": 6, **SIDE}, "decoder": {"kind": "convolutional", "longest": 9, **SIDE}

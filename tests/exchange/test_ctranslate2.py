@@ -25,7 +25,7 @@ MORE = {
     "shared": {**section(), "share_embeddings": True},
     "output-bias": section({"output_bias": True, "tied": False, "cross_attention": BIASED}),
     "as-marian": section(positions="sinusoid_halves", feedforward="swish"),
-    "other-depth": {**section(), "decoder": {**section(layers=3, inner=10)["decoder"]}},
+    "other-depth": {**section(), "decoder": {**section(layers=3, feedforward_size=10)["decoder"]}},
 }
 CASES = {**{name: kind for name, kind in KINDS.items() if name.startswith("transformer-")}, **MORE}
 RUNS = {name: case for name, case in CASES.items() if refusal(configure(case)) is None}
@@ -99,7 +99,7 @@ def test_every_choice_of_a_layer_that_it_lacks_is_refused():
 
 
 def test_by_the_command_line_in_int8(tmp_path):
-    model = save(bundle(section(size=32, inner=64)), tmp_path / "model")
+    model = save(bundle(section(hidden_size=32, feedforward_size=64)), tmp_path / "model")
     done = regard("export", model, "--to", "ctranslate2", "--output", tmp_path / "out", "--quantization", "int8")
     assert done.code == 0, done.err
     assert ctranslate2.Translator(str(tmp_path / "out"), compute_type="default").compute_type.startswith("int8")

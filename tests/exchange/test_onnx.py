@@ -35,7 +35,7 @@ CASES = {
     "peephole-local": recurrent("lstm_peephole", attention={"score": "general", "scope": "local_m", "window": 2}),
     "learned": section(positions="learned", longest=9),
     "coverage": section({"cross_attention": {"heads": 2, "coverage": True}}),
-    "alone": {"kind": "decoder_alone", "size": 8, "inner": 12, "layers": 2, "attention": {"heads": 2}},
+    "alone": {"kind": "decoder_alone", "hidden_size": 8, "feedforward_size": 12, "layers": 2, "attention": {"heads": 2}},
 }
 
 

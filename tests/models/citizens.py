@@ -10,7 +10,14 @@ from regard.models.device import on_device
 VOCABULARY, LABELS = 9, 4
 BODIES = {
     "recurrent": {"kind": "recurrent", "embedding_size": 5, "hidden_size": 4, "layers": 2},
-    "transformer": {"kind": "transformer", "size": 8, "inner": 12, "layers": 2, "attention": {"heads": 2}, "dropout": 0.0},
+    "transformer": {
+        "kind": "transformer",
+        "hidden_size": 8,
+        "feedforward_size": 12,
+        "layers": 2,
+        "attention": {"heads": 2},
+        "dropout": 0.0,
+    },
     "convolutional": {"kind": "convolutional", "embedding_size": 6, "hidden_size": 8, "longest": 16, "layers": 2},
     "bytenet": {"kind": "bytenet", "embedding_size": 5, "hidden_size": 4, "dilations": [1, 2], "sets": 1},
     "identity": {"kind": "identity", "embedding_size": 6},

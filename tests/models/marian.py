@@ -25,7 +25,8 @@ def section(config):
     def side(layers, heads, inner):
         attention = {"heads": heads, "bias": True}
         return {
-            "kind": "transformer", "size": config.d_model, "layers": layers, "inner": inner, "attention": attention,
+            "kind": "transformer", "hidden_size": config.d_model, "layers": layers, "feedforward_size": inner,
+            "attention": attention,
             "feedforward": NETWORKS[config.activation_function], "positions": "learned",
             "longest": config.max_position_embeddings, "dropout": config.dropout,
         }  # fmt: skip

@@ -7,7 +7,14 @@ ROWS = [["a", "b", "c"], ["c"], ["d", "a"], ["b", "b", "d", "a"], ["c", "d", "c"
 TRAINING = {"updates": 60, "learning_rate": 0.03, "warmup": 5, "schedule": "constant", "label_smoothing": 0.0, "clip": 5.0,
             "validate_every": 30, "save_every": 10, "log_every": 10}  # fmt: skip
 RECURRENT = {"kind": "recurrent", "embedding_size": 12, "hidden_size": 12}
-STACK = {"kind": "transformer", "size": 16, "inner": 24, "layers": 1, "attention": {"heads": 2}, "dropout": 0.0}
+STACK = {
+    "kind": "transformer",
+    "hidden_size": 16,
+    "feedforward_size": 24,
+    "layers": 1,
+    "attention": {"heads": 2},
+    "dropout": 0.0,
+}
 DECODER = {**RECURRENT, "hidden_size": 24, "dropout": 0.0, "attention": {"score": "additive", "size": 12}}
 MODELS = {
     "tagger": {"kind": "tagger", "encoder": RECURRENT},

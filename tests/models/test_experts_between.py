@@ -31,7 +31,7 @@ def model_of(name, **options):
 def gates(experts, state):
     """softmax over the highest scores, 0 elsewhere."""
     scores = experts.gate.choose.weight @ state
-    best = set(scores.argsort(descending=True)[: experts.chosen].tolist())
+    best = set(scores.argsort(descending=True)[: experts.top_k].tolist())
     return torch.stack([score if at in best else score - torch.inf for at, score in enumerate(scores)]).softmax(dim=0)
 
 
@@ -151,7 +151,7 @@ def test_padding_takes_no_room_while_experts_are_crowded():
         ({"layers": 2, "experts": {"under": 3}}, "under layer 3 of 2"),
         ({"layers": 2, "experts": {"under": 1}}, "greater than or equal to 2"),
         ({"layers": 2, "experts": {"every": 1}}, "every"),
-        ({"layers": 2, "experts": {"chosen": 5}}, "chosen=5 of number=4"),
+        ({"layers": 2, "experts": {"top_k": 5}}, "top_k=5 of num_experts=4"),
     ],
 )
 def test_experts_that_have_no_place_are_refused(side, options, told):
@@ -168,5 +168,5 @@ def test_the_recipe_has_the_sizes_of_the_paper():
     assert (model.encoder.stack.experts_under, model.decoder.experts_under) == (3, 2)
     for between in (model.encoder.stack.between, model.decoder.between):
         assert between.experts.network.up.weight.shape == (2048, 2048, 512)
-        assert between.experts.chosen == 4
+        assert between.experts.top_k == 4
         assert between.sigmoid

@@ -126,4 +126,4 @@ def test_what_does_not_fit_is_said():
     with pytest.raises(UserError, match=r"model\.share_embeddings needs words on both sides"):
         build(configure(section), VECTORS, Shape("text", (9,)))
     with pytest.raises(UserError, match=r"decoder_alone .* kind `vectors` needs an encoder"):
-        build(configure({"kind": "decoder_alone", "size": 8, "attention": {"heads": 2}}), VECTORS, Shape("text", (9,)))
+        build(configure({"kind": "decoder_alone", "hidden_size": 8, "attention": {"heads": 2}}), VECTORS, Shape("text", (9,)))

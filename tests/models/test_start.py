@@ -91,7 +91,7 @@ def test_every_cell_hands_its_state_over_but_those_with_a_tape(cell):
 
 def test_an_encoder_without_recurrence_hands_nothing_over():
     with pytest.raises(RecipeError, match="no states that another network could begin with"):
-        configure({"encoder": {"kind": "transformer", "size": 8}, "decoder": HANDED})
+        configure({"encoder": {"kind": "transformer", "hidden_size": 8}, "decoder": HANDED})
 
 
 @pytest.mark.parametrize(("bridge", "start_from"), [(True, "projected"), (False, "zero")])

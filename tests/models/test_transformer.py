@@ -188,7 +188,7 @@ def test_nearly_all_dropped_the_top_is_what_the_norm_adds():
 
 
 def test_matrices_begin_as_glorot_and_bengio_say_and_words_at_length_1():
-    model = small(section(size=64, inner=96, attention=BIASED), vocabulary=500)
+    model = small(section(hidden_size=64, feedforward_size=96, attention=BIASED), vocabulary=500)
     for part in (model.encoder.stack, model.decoder.stack):
         for layer in (module for module in part.modules() if isinstance(module, nn.Linear)):
             bound = math.sqrt(6 / sum(layer.weight.shape))

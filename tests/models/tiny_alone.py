@@ -5,7 +5,7 @@ from regard.nn.positions import POSITIONS
 
 
 def section(**options):
-    side = {"size": 8, "inner": 12, "layers": 2, "attention": {"heads": 2}, **options}
+    side = {"hidden_size": 8, "feedforward_size": 12, "layers": 2, "attention": {"heads": 2}, **options}
     return {"kind": "decoder_alone", "longest": 12, "distance": 3, **side}
 
 

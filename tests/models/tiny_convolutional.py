@@ -1,7 +1,11 @@
 """ConvS2S and ByteNet, small."""
 
 SIZES = {"embedding_size": 6, "hidden_size": 8, "longest": 16}
-MIXED = {**SIZES, "layers": [{"size": 4, "times": 2}, {"size": 8, "width": 1}, {"size": 6, "width": 2}], "weight_norm": True}
+MIXED = {
+    **SIZES,
+    "layers": [{"hidden_size": 4, "times": 2}, {"hidden_size": 8, "width": 1}, {"hidden_size": 6, "width": 2}],
+    "weight_norm": True,
+}
 BYTENET = {"kind": "bytenet", "embedding_size": 5, "hidden_size": 4, "dilations": [1, 2], "sets": 2}
 
 

@@ -1,6 +1,6 @@
 """Small recurrent systems with experts between their layers: scanned at once, step by step, and both."""
 
-EXPERTS = {"number": 3, "chosen": 2, "inner": 6}
+EXPERTS = {"num_experts": 3, "top_k": 2, "feedforward_size": 6}
 
 
 def section(encoder, decoder, cell="lstm", layers=2, **experts):

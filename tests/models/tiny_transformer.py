@@ -8,7 +8,15 @@ from regard.nn.transformer.norms import NORMS
 
 def section(decoder=None, **both):
     """Both sides alike but for `decoder`."""
-    side = {"kind": "transformer", "size": 8, "inner": 12, "layers": 2, "dropout": 0.1, "attention": {"heads": 2}, **both}
+    side = {
+        "kind": "transformer",
+        "hidden_size": 8,
+        "feedforward_size": 12,
+        "layers": 2,
+        "dropout": 0.1,
+        "attention": {"heads": 2},
+        **both,
+    }
     return {"encoder": side, "decoder": {**side, "cross_attention": {"heads": 2}, **(decoder or {})}}
 
 

@@ -33,7 +33,7 @@ def made(kind=torch.float64, **options):
 def dense(experts, rows, scores, activation="relu"):
     """Σ_i G(x)_i E_i(x), all experts computed."""
     up, down = experts.network.up, experts.network.down
-    last = scores.sort(dim=1, descending=True).values[:, experts.chosen - 1 : experts.chosen]
+    last = scores.sort(dim=1, descending=True).values[:, experts.top_k - 1 : experts.top_k]
     gates = scores.masked_fill(scores < last, float("-inf")).softmax(dim=1)
     hidden = torch.einsum("rs,eis->rei", rows, up.weight) + up.bias
     outputs = torch.einsum("rei,esi->res", ACTIVATIONS[activation](hidden), down.weight) + down.bias
@@ -44,7 +44,7 @@ def noisy_scores(experts, rows):
     """The scores that a pass with the seed 3 draws."""
     torch.manual_seed(3)
     deviation = torch.log1p((rows @ experts.gate.noise.weight.T).exp())
-    return rows @ experts.gate.choose.weight.T + torch.randn(len(rows), experts.number, dtype=rows.dtype) * deviation
+    return rows @ experts.gate.choose.weight.T + torch.randn(len(rows), experts.num_experts, dtype=rows.dtype) * deviation
 
 
 def with_seed(experts, *arguments):
@@ -59,7 +59,7 @@ def test_every_activation_has_its_formula():
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 @pytest.mark.parametrize("training", [True, False])
 def test_the_mixture_is_the_dense_sum_with_all_its_gradients(activation, training):
-    experts = made(activation=activation, number=5, chosen=2).train(training)
+    experts = made(activation=activation, num_experts=5, top_k=2).train(training)
     rows = torch.randn(7, SIZE, dtype=torch.float64, requires_grad=True)
     scores = noisy_scores(experts, rows) if training else rows @ experts.gate.choose.weight.T
     leaves = [rows, *(p for p in experts.parameters() if training or p is not experts.gate.noise.weight)]
@@ -73,7 +73,7 @@ def test_the_mixture_is_the_dense_sum_with_all_its_gradients(activation, trainin
 
 @pytest.mark.parametrize("chosen", [1, 3, 4])
 def test_any_number_may_be_chosen_and_rows_may_have_any_shape(chosen):
-    experts = made(number=4, chosen=chosen).eval()
+    experts = made(num_experts=4, top_k=chosen).eval()
     states = torch.randn(2, 3, 5, SIZE, dtype=torch.float64)
     rows = states.view(-1, SIZE)
     expected = dense(experts, rows, rows @ experts.gate.choose.weight.T)[0]
@@ -82,7 +82,7 @@ def test_any_number_may_be_chosen_and_rows_may_have_any_shape(chosen):
 
 
 def test_many_experts_of_which_most_are_idle_have_no_gradients():
-    experts = made(number=256, chosen=2)
+    experts = made(num_experts=256, top_k=2)
     fed = with_seed(experts, torch.randn(5, SIZE, dtype=torch.float64))
     fed.states.sum().backward()
     used = experts.network.down.bias.grad.ne(0).any(dim=1)
@@ -93,7 +93,7 @@ def test_many_experts_of_which_most_are_idle_have_no_gradients():
 
 
 def test_alone_in_any_batch_in_any_order_and_beside_padding():
-    experts = made(torch.float32, number=16, chosen=2, capacity=0.5).eval()
+    experts = made(torch.float32, num_experts=16, top_k=2, capacity=0.5).eval()
     states = torch.randn(6, 9, SIZE)
     visible = torch.arange(9) < torch.tensor([9, 4, 1, 9, 7, 2])[:, None]
     together = experts(states, visible).states
@@ -128,7 +128,7 @@ def test_padding_costs_no_product():
 
 def test_the_cost_is_the_papers_formula_with_its_gradients():
     """Importance and load written with loops over rows and experts."""
-    experts = made(number=4, chosen=2, balance=0.3)
+    experts = made(num_experts=4, top_k=2, balance=0.3)
     rows, visible = torch.randn(6, SIZE, dtype=torch.float64), torch.tensor([True] * 4 + [False, True])
     scores = noisy_scores(experts, rows)
     clean, deviation = rows @ experts.gate.choose.weight.T, functional.softplus(rows @ experts.gate.noise.weight.T)
@@ -136,7 +136,7 @@ def test_the_cost_is_the_papers_formula_with_its_gradients():
     for row in visible.nonzero().flatten().tolist():
         for expert in range(4):
             others = sorted((scores[row, other] for other in range(4) if other != expert), reverse=True)
-            z = (clean[row, expert] - others[experts.chosen - 1]) / deviation[row, expert]
+            z = (clean[row, expert] - others[experts.top_k - 1]) / deviation[row, expert]
             load[expert] = load[expert] + (1 + torch.erf(z / 2**0.5)) / 2
     importance = dense(experts, rows, scores)[1][visible].sum(dim=0)
     expected = sum(0.3 * side.var(correction=0) / side.mean() ** 2 for side in (importance, torch.stack(load)))
@@ -164,7 +164,7 @@ def test_the_load_is_how_often_noise_drawn_again_chooses_an_expert():
 def test_perfect_balance_costs_nothing_and_one_expert_for_all_costs_most():
     torch.testing.assert_close(variation(torch.full((8,), 3.0)), torch.tensor(0.0))
     torch.testing.assert_close(variation(functional.one_hot(torch.tensor(2), 8) * 5.0), torch.tensor(7.0))
-    experts = Experts(4, 4, number=4, chosen=1, noise=False, balance=1.0)
+    experts = Experts(4, 4, num_experts=4, top_k=1, noise=False, balance=1.0)
     experts.gate.choose.weight.data = torch.eye(4)
     assert experts(torch.eye(4)).cost.item() == 0
     assert experts(torch.eye(4)[:1].expand(4, 4)).cost.item() == 6
@@ -188,7 +188,7 @@ def greedy(scores, seen, limit, chosen, tries):
 
 @pytest.mark.parametrize("capacity", [0.4, 1.0, 1.5])
 def test_capacity_fills_experts_in_turn_and_counts_who_was_over(capacity):
-    experts = made(number=12, chosen=2, capacity=capacity)
+    experts = made(num_experts=12, top_k=2, capacity=capacity)
     experts.gate.choose.weight.data[:2] += 2  # two that everybody likes
     rows, seen = torch.randn(40, SIZE, dtype=torch.float64) + 0.5, torch.rand(40) < 0.8
     scores = noisy_scores(experts, rows)
@@ -212,7 +212,7 @@ def test_capacity_fills_experts_in_turn_and_counts_who_was_over(capacity):
 
 
 def unlimited(experts):
-    other = made(number=experts.number, chosen=experts.chosen)
+    other = made(num_experts=experts.num_experts, top_k=experts.top_k)
     other.load_state_dict(experts.state_dict())
     return other
 
@@ -287,7 +287,7 @@ def test_a_copy_serves_alike_and_dropout_is_the_networks(noise):
 def trained(balance):
     """Share of the rows that each of 8 experts serves after 30 updates, from a gate that likes two of them."""
     torch.manual_seed(1)
-    experts = Experts(SIZE, INNER, number=8, chosen=2, balance=balance)
+    experts = Experts(SIZE, INNER, num_experts=8, top_k=2, balance=balance)
     rows, target = torch.randn(96, SIZE), torch.randn(96, SIZE)
     rows[:, 0] = 1.0
     experts.gate.choose.weight.data[:2, 0] = 3.0

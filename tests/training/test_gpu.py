@@ -151,7 +151,7 @@ def test_what_goes_on_in_one_process_is_recorded_again(tmp_path, changes):
     assert max(row["step"] for row in rows if "loss" in row) == 48
 
 
-HEADS = {"attention": {"heads": 2}, "size": 32, "inner": 64, "layers": 2, "dropout": 0.0}
+HEADS = {"attention": {"heads": 2}, "hidden_size": 32, "feedforward_size": 64, "layers": 2, "dropout": 0.0}
 TRANSFORMER = {
     "encoder": {"kind": "transformer", **HEADS},
     "decoder": {"kind": "transformer", **HEADS, "cross_attention": {"heads": 2}},

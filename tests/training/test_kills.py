@@ -17,7 +17,10 @@ SPELLED = [
     "data.fields.source={kind: spelled, length: 4}", "model.encoder.input={kind: characters, size: 4}",
     "training.unknown_words=0.3",
 ]  # fmt: skip
-ALONE, STACK = ["data.tokenizer.shared=true"], "{kind: decoder_alone, size: 16, inner: 24, layers: 1, attention: {heads: 2}}"
+ALONE, STACK = (
+    ["data.tokenizer.shared=true"],
+    "{kind: decoder_alone, hidden_size: 16, feedforward_size: 24, layers: 1, attention: {heads: 2}}",
+)
 # Of a task, with what draws at random in training or goes on from step to step
 SHAPES = {
     "tagger": ("tagger", ["model.dropout=0.2"]),

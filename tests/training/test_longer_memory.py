@@ -19,7 +19,7 @@ from regard.training.objective import Objective
 ENCODER = {"kind": "bytenet", "embedding_size": 5, "hidden_size": 4, "dilations": [1, 2], "sets": 1, "stretch": 1.6, "extra": 2}
 DECODERS = {
     "recurrent": {"kind": "recurrent", "embedding_size": 5, "hidden_size": 6, "attention": {"score": "general"}},
-    "transformer": {"kind": "transformer", "size": 8, "inner": 12, "layers": 1, "attention": {"heads": 2},
+    "transformer": {"kind": "transformer", "hidden_size": 8, "feedforward_size": 12, "layers": 1, "attention": {"heads": 2},
                     "cross_attention": {"heads": 2}},
 }  # fmt: skip
 ENDS = [math.ceil(1.6 * length + 2) for length in LENGTHS.tolist()]

@@ -48,7 +48,14 @@ def told(objective):
     return loss.total, loss.parts
 
 
-EXPERTS = {"kind": "transformer", "size": 8, "inner": 12, "layers": 1, "attention": {"heads": 2}, "experts": {"number": 3}}
+EXPERTS = {
+    "kind": "transformer",
+    "hidden_size": 8,
+    "feedforward_size": 12,
+    "layers": 1,
+    "attention": {"heads": 2},
+    "experts": {"num_experts": 3},
+}
 MADE_OF = {
     "plain": ({}, {}, ["loss"]),
     "hard": ({"selection": "hard"}, {}, ["loss", "reinforce"]),

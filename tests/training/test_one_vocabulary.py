@@ -9,7 +9,13 @@ from regard.recipe import Recipe, override, parse
 SIZES = {"embedding_size": 8, "hidden_size": 8}
 SHAPES = {
     "shared embeddings": {"share_embeddings": True, "encoder": SIZES, "decoder": SIZES},
-    "a decoder alone": {"kind": "decoder_alone", "size": 16, "inner": 16, "layers": 1, "attention": {"heads": 2}},
+    "a decoder alone": {
+        "kind": "decoder_alone",
+        "hidden_size": 16,
+        "feedforward_size": 16,
+        "layers": 1,
+        "attention": {"heads": 2},
+    },
 }
 
 

@@ -54,7 +54,7 @@ def spaces(points):
 # entry -> point, value, and what becomes of some keys
 EXPECTED = {
     "family": ("letters", "transformer", {
-        "model.encoder.kind": "transformer", "model.decoder.kind": "transformer", "model.encoder.size": 128,
+        "model.encoder.kind": "transformer", "model.decoder.kind": "transformer", "model.encoder.hidden_size": 128,
         "model.encoder.dropout": 0.3, "model.encoder.layers": 2, "model.share_embeddings": False,
     }),
     "copying": ("letters that are copied", None, {"model.decoder.copy_words": None, "training.made_up_stems": 0.0}),
@@ -110,7 +110,7 @@ def test_entries_go_together(points):
     recipe = changed(point, {"family": "transformer", "layers": 1, "size": 0.5, "dropout": 0.1})
     check(recipe)
     encoder = recipe.model["encoder"]
-    assert (encoder["kind"], encoder["layers"], encoder["size"], encoder["dropout"]) == ("transformer", 3, 64, 0.1)
+    assert (encoder["kind"], encoder["layers"], encoder["hidden_size"], encoder["dropout"]) == ("transformer", 3, 64, 0.1)
     assert changed(points["subwords"], {"family": "recurrent"}).model["encoder"]["hidden_size"] == 64
 
 

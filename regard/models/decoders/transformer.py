@@ -47,7 +47,7 @@ class TransformerDecoder(WordDecoder):
         self.stack = config.stack(config.cross_attention, memory_size, causal=True)
         draws = any(layer.to_memory.selection.draws for layer in self.stack.layers)
         self.add_words(
-            config.size, vocabulary, tied=config.tied, bias=config.output_bias, copy_words=config.copy_words,
+            config.hidden_size, vocabulary, tied=config.tied, bias=config.output_bias, copy_words=config.copy_words,
             memory_size=memory_size, draws=draws,
         )  # fmt: skip
 

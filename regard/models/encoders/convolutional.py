@@ -12,6 +12,7 @@ from regard.data.fields import Shape
 from regard.models.inputs import InputConfig, build_input
 from regard.models.interface import Encoder, Memory
 from regard.models.limits import Limit, limit
+from regard.models.names import Renamed
 from regard.nn.convolution import Convolution, GatedBlock
 from regard.nn.dropout import Dropout
 from regard.nn.lengths import length_mask
@@ -27,10 +28,10 @@ def read_positions() -> dict[str, type[Positions]]:
     return {name: kind for name, kind in POSITIONS.items() if kind.absolute or name == "none"}
 
 
-class Layers(Section):
+class Layers(Renamed):
     """Some layers of one kind."""
 
-    size: Size
+    hidden_size: Size
     width: Width = 3
     times: Depth = 1
 
@@ -58,7 +59,7 @@ class ConvolutionalConfig(Section):
         """Size and width of each layer."""
         if isinstance(self.layers, int):
             return [(self.hidden_size, self.width)] * self.layers
-        return [(some.size, some.width) for some in self.layers for _ in range(some.times)]
+        return [(some.hidden_size, some.width) for some in self.layers for _ in range(some.times)]
 
     def build_positions(self, words: nn.Module) -> Positions:
         """Vectors of places, drawn together with those of words; what reads no words is as its input drew it."""

@@ -24,8 +24,8 @@ class TransformerEncoder(Encoder):
 
     def __init__(self, config: TransformerEncoderConfig, shape: Shape) -> None:
         super().__init__()
-        self.memory_size = self.summary_size = config.size
-        self.embed = build_input(config.input, shape, config.size, Embedding)
+        self.memory_size = self.summary_size = config.hidden_size
+        self.embed = build_input(config.input, shape, config.hidden_size, Embedding)
         self.stack = config.stack()
 
     @property

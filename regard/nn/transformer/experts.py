@@ -86,9 +86,9 @@ class ExpertLinear(nn.Module):
 
 
 class Experts(nn.Module):
-    """Σ_e G(x)_e E_e(x), with G(x) = softmax(H(x)) over the `chosen` highest scores and 0 elsewhere  (eq. 1 to 5).
+    """Σ_e G(x)_e E_e(x), with G(x) = softmax(H(x)) over the `top_k` highest scores and 0 elsewhere  (eq. 1 to 5).
 
-    `capacity` c lets an expert serve at most ⌈c · rows · chosen / number⌉ rows in training. Who finds it full asks the next
+    `capacity` c lets an expert serve at most ⌈c · rows · top_k / num_experts⌉ rows in training. Who finds it full asks the next
     best; `overflowed` counts the (choices that went to another expert, choices that nobody served).
     """
 
@@ -100,18 +100,18 @@ class Experts(nn.Module):
         inner: int,
         *,
         activation: str = "relu",
-        number: int = 4,
-        chosen: int = 2,
+        num_experts: int = 4,
+        top_k: int = 2,
         capacity: float | None = None,
         noise: bool = True,
         balance: float = 0.01,
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
-        check(activation, number, chosen, capacity)
-        self.number, self.chosen, self.capacity, self.balance = number, chosen, capacity, balance
-        self.gate = Gate(size, number, noise)
-        networks = [FEEDFORWARDS[activation](size, inner, dropout) for _ in range(number)]
+        check(activation, num_experts, top_k, capacity)
+        self.num_experts, self.top_k, self.capacity, self.balance = num_experts, top_k, capacity, balance
+        self.gate = Gate(size, num_experts, noise)
+        networks = [FEEDFORWARDS[activation](size, inner, dropout) for _ in range(num_experts)]
         self.network = networks[0]  # one network, whose two maps are stacks of all
         self.network.add_module("down", ExpertLinear([network.down for network in networks]))
         self.network.add_module("up", ExpertLinear([network.up for network in networks]))
@@ -129,7 +129,9 @@ class Experts(nn.Module):
         wanted = self.want(scored.noisy, seen)
         limited = self.training and self.capacity is not None
         routing = self.fit(scored.noisy, seen) if limited else wanted
-        groups = Groups.sort(routing.experts.masked_fill(~routing.served, self.number), self.number, self.most(len(rows)))
+        groups = Groups.sort(
+            routing.experts.masked_fill(~routing.served, self.num_experts), self.num_experts, self.most(len(rows))
+        )
         results = groups.collect(self.serve(groups.deal(rows), groups))
         weights = share(scored.noisy, routing).to(results.dtype)
         mixed = (weights[:, None] @ results).squeeze(1)
@@ -142,7 +144,7 @@ class Experts(nn.Module):
         return served
 
     def want(self, scores: Scores, seen: Bool[Tensor, "rows"]) -> Routing:
-        experts = scores.topk(self.chosen, dim=1).indices
+        experts = scores.topk(self.top_k, dim=1).indices
         return Routing(experts, seen[:, None].expand_as(experts))
 
     def shares(self, scored: Scored) -> Float[Tensor, "rows number"]:
@@ -153,15 +155,15 @@ class Experts(nn.Module):
     def most(self, rows: int) -> int:
         """Rows that an expert may have to serve."""
         limited = self.training and self.capacity is not None
-        return min(rows, math.ceil((self.capacity or 0) * rows * self.chosen / self.number)) if limited else rows
+        return min(rows, math.ceil((self.capacity or 0) * rows * self.top_k / self.num_experts)) if limited else rows
 
     def fit(self, scores: Scores, seen: Bool[Tensor, "rows"]) -> Routing:
         """Experts with room: see `fill`. Counts those who found none where they asked first."""
-        limit = (seen.sum().double() * (self.capacity or 0) * self.chosen / self.number).ceil().long()
-        asked = scores.topk(min(self.number, TRIES * self.chosen), dim=1).indices
-        granted = fill(asked, seen, limit.expand(self.number), self.chosen)
-        first = granted.long().argsort(dim=1, descending=True, stable=True)[:, : self.chosen]
-        wishes, served, kept = seen.sum() * self.chosen, granted.sum(), granted[:, : self.chosen].sum()
+        limit = (seen.sum().double() * (self.capacity or 0) * self.top_k / self.num_experts).ceil().long()
+        asked = scores.topk(min(self.num_experts, TRIES * self.top_k), dim=1).indices
+        granted = fill(asked, seen, limit.expand(self.num_experts), self.top_k)
+        first = granted.long().argsort(dim=1, descending=True, stable=True)[:, : self.top_k]
+        wishes, served, kept = seen.sum() * self.top_k, granted.sum(), granted[:, : self.top_k].sum()
         self.overflowed += torch.stack([served - kept, wishes - served])
         return Routing(asked.gather(1, first), granted.gather(1, first))
 
@@ -169,7 +171,7 @@ class Experts(nn.Module):
         """Counted by the experts that rows prefer, also where capacity sends them to others: what is learned is preferring."""
         none = torch.zeros_like(scored.noisy)
         importance = none.scatter(1, wanted.experts, share(scored.noisy, wanted)).sum(dim=0)
-        chances = none.scatter(1, wanted.experts, 1.0) if scored.deviation is None else probability(scored, self.chosen)
+        chances = none.scatter(1, wanted.experts, 1.0) if scored.deviation is None else probability(scored, self.top_k)
         return Use(importance, chances.masked_fill(~wanted.served[:, :1], 0).sum(dim=0))
 
     def cost(self, use: Use | None) -> Float[Tensor, ""] | None:
