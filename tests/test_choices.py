@@ -92,7 +92,7 @@ CASES = {
     ),
     "the same with other names": (
         lambda chance: (f"load {chance.choice(WORDS[:9])} and {chance.choice(WORDS[:9])} then go",
-                        f"def {chance.choice(WORDS[9:18])}(self): run it now"), 300,
+                        f"def {chance.choice(WORDS[9:18])} ({chance.choice(WORDS[9:18])}): run it"), 300,
         lambda it: kinds(it) == {"source": "word", "target": "word"},
     ),
     "letters between signs": (
@@ -325,6 +325,22 @@ SHAPES = {
         "sequence_to_sequence", None,
     ),
     "commands": (commands, "sequence_to_sequence", None),
+    "long labels": (
+        lambda chance: (sentence(chance), chance.choice(["news of the world and of trade", "all that is played by teams"])),
+        "classifier", {"source": 0, "label": 1},
+    ),
+    "replies that are too long for labels": (
+        lambda chance: (sentence(chance), chance.choice(["one two three four five six seven eight nine ten eleven", "no"])),
+        "sequence_to_sequence", None,
+    ),
+    "several labels for a row": (
+        lambda chance: (sentence(chance), " ".join(sorted(chance.sample("abcdef", chance.randint(1, 3))))),
+        "sequence_to_sequence", None,
+    ),
+    "labels of two parts": (
+        lambda chance: (sentence(chance), f"{chance.choice(['get', 'set'])} {chance.choice(['song', 'trip', 'bell'])}"),
+        "classifier", {"source": 0, "label": 1},
+    ),
     "one value for all": (lambda chance: (sentence(chance), "yes"), "sequence_to_sequence", None),
 }  # fmt: skip
 
@@ -342,6 +358,13 @@ def test_rows_say_what_kind_of_model_they_are_for(name, machine, tmp_path):
     recipe = parse(Recipe, {**choice.values, "data": {**choice.values["data"], "train": named}})
     preflight.check(recipe)
     assert choose_recipe(files, machine, labels=False).values["model"].get("kind") is None
+
+
+@pytest.mark.parametrize(("rows", "labels", "kind"), [(8_000, 140, "classifier"), (8_000, 150, "sequence_to_sequence"),
+                                                      (30, 2, "classifier"), (18, 2, "sequence_to_sequence")])  # fmt: skip
+def test_many_rows_may_have_many_labels_and_few_rows_have_some(rows, labels, kind, tmp_path):
+    made = drawn(rows, lambda chance: (sentence(chance, 4), f"to-{chance.choice(WORDS[:labels])}"))
+    assert shape(chosen(tmp_path, made)) == kind
 
 
 def test_parallel_files_and_names_of_columns_are_kept(tmp_path):

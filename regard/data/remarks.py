@@ -5,6 +5,9 @@ from typing import NamedTuple
 
 from regard.data.survey import Survey
 
+FEW_ROWS = 20  # that tell whether their targets are labels
+NAME = 10  # words of a label, at most
+
 
 class Remark(NamedTuple):
     """Something to say of a survey where it holds."""
@@ -14,13 +17,13 @@ class Remark(NamedTuple):
 
 
 def looks_like_labels(found: Survey) -> bool:
-    """Few short values that come again and again, for many sources that do not hold them; no numbers to be counted out."""
-    target = found.target
-    few = found.looked_at >= 50 and target.distinct <= min(100, found.looked_at // 10) and target.words.longest <= 3
+    """Few values that come again and again, for many sources that do not hold them, and each of words of its own: what puts the
+    same few words together in many ways is written. No numbers to be counted out."""
+    target, rows = found.target, found.looked_at
+    few = rows >= FEW_ROWS and 1 < target.distinct <= min(max(100, rows // 50), rows // 10) and target.words.longest <= NAME
+    own = target.distinct <= 2 * target.vocabulary
     counted = target.numbers > 0.9 and target.distinct > 20
-    return (
-        few and not counted and target.distinct > 1 and found.source.distinct > 5 * target.distinct and found.copied_words < 0.3
-    )
+    return few and own and not counted and found.source.distinct > 5 * target.distinct and found.copied_words < 0.3
 
 
 def looks_like_tags(found: Survey) -> bool:
