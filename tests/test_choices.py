@@ -17,6 +17,7 @@ from regard.data.survey import survey
 from regard.drafting import Files, draft
 from regard.errors import DataError, UserError
 from regard.models import configure
+from regard.overrides import override
 from regard.planning import minutes
 from regard.recipe import Pairs, Recipe, parse
 
@@ -68,6 +69,7 @@ def kinds(choice):
     return own or data["tokenizer"]["kind"]
 
 
+BASES = str.maketrans("ACGT", "TGCA")
 # what calls for a choice, and how it shows
 CASES = {
     "characters in, symbols out": (spelling, 300, lambda it: kinds(it) == {"source": "character", "target": "word"}),
@@ -82,7 +84,7 @@ CASES = {
         lambda it: kinds(it) == "code",
     ),
     "as many signs, but names that the source has not": (
-        lambda chance: (sentence(chance, 5), f"{sentence(chance, 5).replace(' ', '.')} = {chance.choice(WORDS)}()"), 300,
+        lambda chance: (sentence(chance, 5), " = ".join(sentence(chance, 3).replace(" ", ".") for _ in range(2)) + "()"), 300,
         lambda it: kinds(it) == "bpe",
     ),
     "code of a closed set of names": (
@@ -105,6 +107,22 @@ CASES = {
     "one word of an open set is spelled": (
         lambda chance: (sentence(chance), chance.choice(WORDS) + chance.choice(WORDS)), 300,
         lambda it: kinds(it) == {"source": "bpe", "target": "character"},
+    ),
+    "one long word is spelled": (
+        lambda chance: (one := "".join(chance.choices("ACGT", k=chance.randint(60, 300))), one.translate(BASES)), 300,
+        lambda it: kinds(it) == {"source": "character", "target": "character"},
+    ),
+    "and so it is with short ones after it": (
+        lambda chance: (f"{''.join(chance.choices('kqrbnp/8', k=60))} w KQkq - 0 1", sentence(chance)), 300,
+        lambda it: kinds(it) == {"source": "character", "target": "bpe"},
+    ),
+    "long words among others are not": (
+        lambda chance: (f"{''.join(chance.choices('kqrbnp/8', k=60))} {sentence(chance, 7)}", sentence(chance)), 300,
+        lambda it: kinds(it) == "bpe",
+    ),
+    "nor are very long ones": (
+        lambda chance: ("".join(chance.choices("ACGT", k=600)), sentence(chance)), 40,
+        lambda it: kinds(it) == "bpe",
     ),
     "copying": (stems, 300, lambda it: it.values["model"]["decoder"].get("copy_words") == "gated"),
     "made-up stems": (stems, 300, lambda it: it.values["training"].get("made_up_stems") == 0.66),
@@ -197,7 +215,9 @@ ODD = {
     "one target": lambda: [(word, "yes") for word in WORDS[:80]],
     "labels": lambda: drawn(300, lambda chance: (sentence(chance), chance.choice(["good", "bad"]))),
     "tags": lambda: drawn(300, lambda chance: (sentence(chance, 5), " ".join(chance.choice("NVD") for _ in range(5)))),
-    "swapped columns": lambda: drawn(300, lambda chance: (chance.choice(["good", "bad"]), sentence(chance))),
+    "swapped columns": lambda: drawn(
+        300, lambda chance: (f"{chance.choice(['good', 'bad'])}{' and so on' * 4}", sentence(chance))
+    ),
     "numbers": lambda: drawn(300, lambda chance: (sentence(chance), str(chance.randint(1, 10**6)))),
     "few rows": lambda: drawn(20, stems),
 }
@@ -212,6 +232,11 @@ def test_odd_data_are_remarked_on(name, tmp_path):
 
 def test_good_data_are_not_remarked_on(tmp_path):
     assert remarks(survey(parse(Pairs, write(tmp_path / "pairs.tsv", drawn(300, spelling))))) == []
+
+
+def test_labels_that_stand_first_are_nothing_odd(tmp_path):
+    rows = drawn(300, lambda chance: (chance.choice(["good", "bad"]), sentence(chance)))
+    assert remarks(survey(parse(Pairs, write(tmp_path / "pairs.tsv", rows)))) == []
 
 
 def test_a_file_without_pairs(tmp_path):
@@ -506,3 +531,32 @@ def test_a_time_that_is_too_short_for_long_rows_is_said(possible, updates, told,
     recipe = minutes.within(1, parse(Recipe, chosen(tmp_path, drawn(300, stems)).values))
     assert recipe.training.updates == updates
     assert told in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("wanted", "own", "batch", "hidden"),
+    [(0.31, (), 2048, 256), (0.29, (), 1024, 256), (0.04, (), 256, 256), (0.01, (), 256, 128),
+     (0.29, ("data.batch_tokens=2048",), 2048, 128)],
+)  # fmt: skip
+def test_in_a_short_time_batches_and_then_the_model_are_smaller(wanted, own, batch, hidden, tmp_path, monkeypatch, capsys):
+    """A share of the updates is possible, twice as many in a batch or with a model of half the size."""
+    recipe = parse(Recipe, override(chosen(tmp_path, drawn(3000, stems)).values, ["data.batch_tokens=2048"]))
+
+    def updates_in(minutes, one):
+        sizes = recipe.data.batch_tokens / one.data.batch_tokens, 256 / one.model["encoder"]["hidden_size"]
+        return wanted * recipe.training.updates * sizes[0] * sizes[1]
+
+    monkeypatch.setattr(minutes, "updates_in", updates_in)
+    found = minutes.within(1, recipe, own)
+    assert (found.data.batch_tokens, found.model["encoder"]["hidden_size"]) == (batch, hidden)
+    assert ("model.encoder.hidden_size=128" in capsys.readouterr().err) == (hidden == 128)
+    assert found.model["decoder"]["hidden_size"] == 2 * hidden
+
+
+def test_a_language_model_is_made_to_fit_too(tmp_path, monkeypatch, capsys):
+    (tmp_path / "text.txt").write_text("to be or\n\nnot to be\n" * 50)
+    monkeypatch.setattr(minutes, "updates_in", lambda minutes, recipe: 25)
+    values = choose_recipe({"text": str(tmp_path / "text.txt")}, LAPTOP).values
+    found = minutes.within(1, parse(Recipe, override(values, ["model.decoder.embedding_size=128"])))
+    assert (found.training.updates, found.data.batch_tokens) == (25, 256)
+    assert "model.decoder.hidden_size=96" in capsys.readouterr().err

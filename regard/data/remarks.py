@@ -49,7 +49,7 @@ REMARKS: dict[str, Remark] = {
         lambda found: f"{found.repeated:.0%} of the rows stand more than once: held-out scores will look better than they are",
     ),
     "one input, several outputs": Remark(
-        lambda found: found.many_targets > 0.05,
+        lambda found: found.many_targets > 0.05 and not looks_like_labels(found.turned),
         lambda found: f"{found.many_targets:.0%} of the sources have several targets: no model can be right about all of them",
     ),
     "equal columns": Remark(
@@ -70,9 +70,11 @@ REMARKS: dict[str, Remark] = {
         f"({found.by_place:.0%} of them told by the word in the same place; docs/tasks.md)",
     ),
     "swapped columns": Remark(
-        lambda found: found.source.distinct <= found.looked_at // 10 and found.target.distinct > 5 * found.source.distinct,
+        lambda found: found.source.distinct <= found.looked_at // 10
+        and found.target.distinct > 5 * found.source.distinct
+        and not looks_like_labels(found.turned),
         lambda found: f"{found.source.distinct} different sources for {found.target.distinct:,} different targets: "
-        "a label first, or swapped columns?",
+        "are these the right columns?",
     ),
     "numbers": Remark(
         lambda found: found.target.numbers > 0.9 and found.target.distinct > 20,

@@ -39,6 +39,7 @@ class ColumnFacts(NamedTuple):
     characters: Spread
     words: Spread  # what spaces separate
     letters_in_word: float  # characters of a word, on average
+    longest_word: float  # the share of a row's characters that are in its longest word, on average
     alphabet: int  # distinct characters
     scripts: dict[str, float]  # the share of letters in each script
     vocabulary: int  # distinct words
@@ -215,6 +216,7 @@ def column_facts(texts: Sequence[str], of_different_rows: Sequence[str]) -> Colu
         characters=spread(texts),
         words=spread(words),
         letters_in_word=spelled / max(vocabulary.total(), 1),
+        longest_word=float(np.mean([max(map(len, row), default=0) / max(sum(map(len, row)), 1) for row in words])),
         alphabet=len(letters),
         scripts=scripts(letters),
         vocabulary=len(vocabulary),
