@@ -10,7 +10,7 @@ from regard.data.faults import BadRows as BadRows
 from regard.data.faults import Fault as Fault
 from regard.data.files import array_lines
 from regard.data.folder import holds_images, read_folder
-from regard.data.formats import guessed, told_format
+from regard.data.formats import are_tags, guessed, told_format
 from regard.data.jsonl import read_jsonl
 from regard.data.lines import Lines, read_lines, without_packing
 from regard.data.parquet import read_parquet
@@ -41,7 +41,9 @@ def read_all(files: Pairs) -> Iterator[Rows]:
 
 
 def format_of(path: Path) -> str:
-    """By its name, or else by its content."""
+    """By its name, or else by its content; sentences of words and tags are called TSV too."""
+    if suffix_of(path) == ".tsv" and are_tags(path):
+        return ".conll"
     return suffix if (suffix := suffix_of(path)) in READERS else guessed(path)
 
 
