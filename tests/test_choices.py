@@ -257,6 +257,33 @@ def test_a_file_whose_rows_are_mostly_bad_is_another_kind_of_file(good, bad, usa
             choose_recipe({"pairs": str(path)})
 
 
+@pytest.mark.parametrize(
+    ("source", "target", "policy"),
+    [
+        ("".join(f"{word}\n" for word in WORDS[:90]) + "\n" * 10, "word\n" * 100, "skip"),
+        ("".join(f"{word}\n" for word in WORDS[:88]) + "\n" * 12, "word\n" * 100, "stop"),
+        ("".join(f"{word}\n" for word in WORDS[:90]), "word\n" * 91, "stop"),
+        ("".join(f"{word}\n" for word in WORDS[:90]), "word\n" * 90 + "\n", "skip"),
+        ("".join(f"{word}\n" for word in WORDS[:90]), "word\n" * 90, "stop"),
+    ],
+    ids=["a tenth is empty", "more than a tenth", "a line more", "a blank line at the end", "all can be used"],
+)
+def test_few_bad_rows_are_left_out_if_all_others_belong_together(source, target, policy, tmp_path):
+    (tmp_path / "source").write_text(source)
+    (tmp_path / "target").write_text(target)
+    choice = choose_recipe({"source": str(tmp_path / "source"), "target": str(tmp_path / "target")}, LAPTOP)
+    assert choice.values["data"].get("on_bad_row", "stop") == policy
+    assert ("bad rows" in [rule for rule, *_ in choice.told]) == (policy == "skip")
+
+
+def test_few_bad_rows_are_left_out_for_labels_too(tmp_path):
+    rows = [{"text": f"{word} {word}", "label": "xy"[at % 2]} for at, word in enumerate(WORDS[:90])]
+    path = tmp_path / "rows.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in [*rows, {"text": "none", "label": None}]))
+    choice = choose_recipe({"pairs": str(path)}, LAPTOP)
+    assert (shape(choice), choice.values["data"]["on_bad_row"]) == ("classifier", "skip")
+
+
 @pytest.mark.parametrize(("words", "kind"), [(40, "character"), (4, "word")])
 def test_rows_that_come_again_do_not_make_their_words_a_closed_set(words, kind, tmp_path):
     """Forty words, each in as many rows: another word is to be expected. Rows of four words in many orders: none is."""

@@ -3,7 +3,7 @@
 import math
 
 from regard.choices.case import Case, Values
-from regard.choices.rules import Rule
+from regard.choices.rules import BAD_ROWS, Rule
 from regard.choices.text import round_up, spelled, strand
 
 NEW_WORDS = 0.01  # the share of words in unseen rows that are new, from which on characters are read too
@@ -86,6 +86,7 @@ EPOCHS = [(1_000, 40), (20_000, 15), (200_000, 8), (math.inf, 4)]
 
 # In this order: what stands below may look at what was chosen above
 LABEL_CHOICES: dict[str, Rule] = {
+    "bad rows": BAD_ROWS,
     "tokenizer": Rule(
         words, tell_words, "UD English EWT: 5.4 % of the words of rows not seen are new, and their endings tell their tags"
     ),

@@ -86,6 +86,20 @@ def tell_tokenizer(case: Case) -> str:
     return "; ".join(told)
 
 
+BAD = 0.1  # of all rows
+
+
+def bad_rows(case: Case) -> Values:
+    """Few rows that cannot be used are left out, unless they show that the others may not belong together."""
+    found = case.found
+    few = 0 < found.bad <= BAD * (found.rows + found.bad) and not found.shifted
+    return {"data.on_bad_row": "skip"} if few else {}
+
+
+def tell_bad_rows(case: Case) -> str:
+    return f"{case.found.bad:,} rows that cannot be used are left out, and listed in bad_rows.txt of the run"
+
+
 def rows_fit(case: Case) -> Values:
     """No row of the survey is too long to be trained on or to be written."""
     longest = max(longest_tokens(case, name) for name in case.found.columns)

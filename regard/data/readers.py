@@ -91,13 +91,16 @@ def parallel_rows(files: Mapping[str, Path], columns: Mapping[str, Lines], empty
 def unmatched(
     files: Mapping[str, Path], ahead: Mapping[str, Lines], rest: Mapping[str, Iterator[Lines]], last: int
 ) -> Iterator[Rows]:
-    """A line past the end of the shortest file is a row without some column: one fault, however many files have it."""
+    """A line past the end of the shortest file is a row without some column: one fault, however many files have it. If it is
+    not blank, any row before it may be the one that lacks something."""
     shortest = next((path for name, path in files.items() if name not in ahead), None)
     problem = f"no line to go with it: {shortest} has only {last} lines"
     for name in ahead:
         for lines in chain([ahead[name]], rest[name]):
             numbers = range(max(lines.first, last + 1), lines.first + len(lines.texts))
-            yield Rows({name: [] for name in files}, [], [Fault(files[name], number, problem) for number in numbers])
+            alone = [not text.strip() for text in lines.texts[numbers.start - lines.first :]]
+            faults = [Fault(files[name], number, problem, one) for number, one in zip(numbers, alone, strict=True)]
+            yield Rows({name: [] for name in files}, [], faults)
             last = max(last, lines.first + len(lines.texts) - 1)
 
 
