@@ -204,13 +204,15 @@ def metric_of(recipe: Recipe) -> str:
 def choose_weights(
     recipe: Recipe, directory: Path, model: nn.Module, validate: Callable[[], dict[str, float]], best: list[Best]
 ) -> list[Best]:
-    """The best checkpoints if their mean validates better than the best alone, which is not so while they are far apart."""
+    """The best checkpoints if their mean validates better than the best alone, and is no less likely than the worst of them:
+    neither is so while they are far apart."""
     if len(best) == 1:
         return best
     model.load_state_dict(mean_weights(weights_of(directory, best)))
     scores, by = validate(), metric_of(recipe)
     mean = Best(METRICS[by].rank(scores[by]), 0, scores["loss"])
-    return best if mean.rank >= best[0].rank else best[:1]
+    likely = mean.loss <= max(one.loss for one in best)  # infinite of older checkpoints
+    return best if likely and mean.rank >= best[0].rank else best[:1]
 
 
 def weights_of(directory: Path, best: list[Best]) -> list[Path]:

@@ -17,6 +17,7 @@ from regard.data.survey import survey
 from regard.drafting import Files, draft
 from regard.errors import DataError, UserError
 from regard.models import configure
+from regard.overrides import override
 from regard.planning import minutes
 from regard.recipe import Pairs, Recipe, parse
 
@@ -68,6 +69,7 @@ def kinds(choice):
     return own or data["tokenizer"]["kind"]
 
 
+BASES = str.maketrans("ACGT", "TGCA")
 # what calls for a choice, and how it shows
 CASES = {
     "characters in, symbols out": (spelling, 300, lambda it: kinds(it) == {"source": "character", "target": "word"}),
@@ -82,7 +84,7 @@ CASES = {
         lambda it: kinds(it) == "code",
     ),
     "as many signs, but names that the source has not": (
-        lambda chance: (sentence(chance, 5), f"{sentence(chance, 5).replace(' ', '.')} = {chance.choice(WORDS)}()"), 300,
+        lambda chance: (sentence(chance, 5), " = ".join(sentence(chance, 3).replace(" ", ".") for _ in range(2)) + "()"), 300,
         lambda it: kinds(it) == "bpe",
     ),
     "code of a closed set of names": (
@@ -92,7 +94,7 @@ CASES = {
     ),
     "the same with other names": (
         lambda chance: (f"load {chance.choice(WORDS[:9])} and {chance.choice(WORDS[:9])} then go",
-                        f"def {chance.choice(WORDS[9:18])}(self): run it now"), 300,
+                        f"def {chance.choice(WORDS[9:18])} ({chance.choice(WORDS[9:18])}): run it"), 300,
         lambda it: kinds(it) == {"source": "word", "target": "word"},
     ),
     "letters between signs": (
@@ -105,6 +107,22 @@ CASES = {
     "one word of an open set is spelled": (
         lambda chance: (sentence(chance), chance.choice(WORDS) + chance.choice(WORDS)), 300,
         lambda it: kinds(it) == {"source": "bpe", "target": "character"},
+    ),
+    "one long word is spelled": (
+        lambda chance: (one := "".join(chance.choices("ACGT", k=chance.randint(60, 300))), one.translate(BASES)), 300,
+        lambda it: kinds(it) == {"source": "character", "target": "character"},
+    ),
+    "and so it is with short ones after it": (
+        lambda chance: (f"{''.join(chance.choices('kqrbnp/8', k=60))} w KQkq - 0 1", sentence(chance)), 300,
+        lambda it: kinds(it) == {"source": "character", "target": "bpe"},
+    ),
+    "long words among others are not": (
+        lambda chance: (f"{''.join(chance.choices('kqrbnp/8', k=60))} {sentence(chance, 7)}", sentence(chance)), 300,
+        lambda it: kinds(it) == "bpe",
+    ),
+    "nor are very long ones": (
+        lambda chance: ("".join(chance.choices("ACGT", k=600)), sentence(chance)), 40,
+        lambda it: kinds(it) == "bpe",
     ),
     "copying": (stems, 300, lambda it: it.values["model"]["decoder"].get("copy_words") == "gated"),
     "made-up stems": (stems, 300, lambda it: it.values["training"].get("made_up_stems") == 0.66),
@@ -197,7 +215,9 @@ ODD = {
     "one target": lambda: [(word, "yes") for word in WORDS[:80]],
     "labels": lambda: drawn(300, lambda chance: (sentence(chance), chance.choice(["good", "bad"]))),
     "tags": lambda: drawn(300, lambda chance: (sentence(chance, 5), " ".join(chance.choice("NVD") for _ in range(5)))),
-    "swapped columns": lambda: drawn(300, lambda chance: (chance.choice(["good", "bad"]), sentence(chance))),
+    "swapped columns": lambda: drawn(
+        300, lambda chance: (f"{chance.choice(['good', 'bad'])}{' and so on' * 4}", sentence(chance))
+    ),
     "numbers": lambda: drawn(300, lambda chance: (sentence(chance), str(chance.randint(1, 10**6)))),
     "few rows": lambda: drawn(20, stems),
 }
@@ -212,6 +232,11 @@ def test_odd_data_are_remarked_on(name, tmp_path):
 
 def test_good_data_are_not_remarked_on(tmp_path):
     assert remarks(survey(parse(Pairs, write(tmp_path / "pairs.tsv", drawn(300, spelling))))) == []
+
+
+def test_labels_that_stand_first_are_nothing_odd(tmp_path):
+    rows = drawn(300, lambda chance: (chance.choice(["good", "bad"]), sentence(chance)))
+    assert remarks(survey(parse(Pairs, write(tmp_path / "pairs.tsv", rows)))) == []
 
 
 def test_a_file_without_pairs(tmp_path):
@@ -230,6 +255,33 @@ def test_a_file_whose_rows_are_mostly_bad_is_another_kind_of_file(good, bad, usa
     else:
         with pytest.raises(DataError, match=r"prose\.csv: only 6 rows can be used; bad rows: 6; the first: .*prose\.csv:7"):
             choose_recipe({"pairs": str(path)})
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "policy"),
+    [
+        ("".join(f"{word}\n" for word in WORDS[:90]) + "\n" * 10, "word\n" * 100, "skip"),
+        ("".join(f"{word}\n" for word in WORDS[:88]) + "\n" * 12, "word\n" * 100, "stop"),
+        ("".join(f"{word}\n" for word in WORDS[:90]), "word\n" * 91, "stop"),
+        ("".join(f"{word}\n" for word in WORDS[:90]), "word\n" * 90 + "\n", "skip"),
+        ("".join(f"{word}\n" for word in WORDS[:90]), "word\n" * 90, "stop"),
+    ],
+    ids=["a tenth is empty", "more than a tenth", "a line more", "a blank line at the end", "all can be used"],
+)
+def test_few_bad_rows_are_left_out_if_all_others_belong_together(source, target, policy, tmp_path):
+    (tmp_path / "source").write_text(source)
+    (tmp_path / "target").write_text(target)
+    choice = choose_recipe({"source": str(tmp_path / "source"), "target": str(tmp_path / "target")}, LAPTOP)
+    assert choice.values["data"].get("on_bad_row", "stop") == policy
+    assert ("bad rows" in [rule for rule, *_ in choice.told]) == (policy == "skip")
+
+
+def test_few_bad_rows_are_left_out_for_labels_too(tmp_path):
+    rows = [{"text": f"{word} {word}", "label": "xy"[at % 2]} for at, word in enumerate(WORDS[:90])]
+    path = tmp_path / "rows.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in [*rows, {"text": "none", "label": None}]))
+    choice = choose_recipe({"pairs": str(path)}, LAPTOP)
+    assert (shape(choice), choice.values["data"]["on_bad_row"]) == ("classifier", "skip")
 
 
 @pytest.mark.parametrize(("words", "kind"), [(40, "character"), (4, "word")])
@@ -325,6 +377,22 @@ SHAPES = {
         "sequence_to_sequence", None,
     ),
     "commands": (commands, "sequence_to_sequence", None),
+    "long labels": (
+        lambda chance: (sentence(chance), chance.choice(["news of the world and of trade", "all that is played by teams"])),
+        "classifier", {"source": 0, "label": 1},
+    ),
+    "replies that are too long for labels": (
+        lambda chance: (sentence(chance), chance.choice(["one two three four five six seven eight nine ten eleven", "no"])),
+        "sequence_to_sequence", None,
+    ),
+    "several labels for a row": (
+        lambda chance: (sentence(chance), " ".join(sorted(chance.sample("abcdef", chance.randint(1, 3))))),
+        "sequence_to_sequence", None,
+    ),
+    "labels of two parts": (
+        lambda chance: (sentence(chance), f"{chance.choice(['get', 'set'])} {chance.choice(['song', 'trip', 'bell'])}"),
+        "classifier", {"source": 0, "label": 1},
+    ),
     "one value for all": (lambda chance: (sentence(chance), "yes"), "sequence_to_sequence", None),
 }  # fmt: skip
 
@@ -342,6 +410,13 @@ def test_rows_say_what_kind_of_model_they_are_for(name, machine, tmp_path):
     recipe = parse(Recipe, {**choice.values, "data": {**choice.values["data"], "train": named}})
     preflight.check(recipe)
     assert choose_recipe(files, machine, labels=False).values["model"].get("kind") is None
+
+
+@pytest.mark.parametrize(("rows", "labels", "kind"), [(8_000, 140, "classifier"), (8_000, 150, "sequence_to_sequence"),
+                                                      (30, 2, "classifier"), (18, 2, "sequence_to_sequence")])  # fmt: skip
+def test_many_rows_may_have_many_labels_and_few_rows_have_some(rows, labels, kind, tmp_path):
+    made = drawn(rows, lambda chance: (sentence(chance, 4), f"to-{chance.choice(WORDS[:labels])}"))
+    assert shape(chosen(tmp_path, made)) == kind
 
 
 def test_parallel_files_and_names_of_columns_are_kept(tmp_path):
@@ -483,3 +558,32 @@ def test_a_time_that_is_too_short_for_long_rows_is_said(possible, updates, told,
     recipe = minutes.within(1, parse(Recipe, chosen(tmp_path, drawn(300, stems)).values))
     assert recipe.training.updates == updates
     assert told in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("wanted", "own", "batch", "hidden"),
+    [(0.31, (), 2048, 256), (0.29, (), 1024, 256), (0.04, (), 256, 256), (0.01, (), 256, 128),
+     (0.29, ("data.batch_tokens=2048",), 2048, 128)],
+)  # fmt: skip
+def test_in_a_short_time_batches_and_then_the_model_are_smaller(wanted, own, batch, hidden, tmp_path, monkeypatch, capsys):
+    """A share of the updates is possible, twice as many in a batch or with a model of half the size."""
+    recipe = parse(Recipe, override(chosen(tmp_path, drawn(3000, stems)).values, ["data.batch_tokens=2048"]))
+
+    def updates_in(minutes, one):
+        sizes = recipe.data.batch_tokens / one.data.batch_tokens, 256 / one.model["encoder"]["hidden_size"]
+        return wanted * recipe.training.updates * sizes[0] * sizes[1]
+
+    monkeypatch.setattr(minutes, "updates_in", updates_in)
+    found = minutes.within(1, recipe, own)
+    assert (found.data.batch_tokens, found.model["encoder"]["hidden_size"]) == (batch, hidden)
+    assert ("model.encoder.hidden_size=128" in capsys.readouterr().err) == (hidden == 128)
+    assert found.model["decoder"]["hidden_size"] == 2 * hidden
+
+
+def test_a_language_model_is_made_to_fit_too(tmp_path, monkeypatch, capsys):
+    (tmp_path / "text.txt").write_text("to be or\n\nnot to be\n" * 50)
+    monkeypatch.setattr(minutes, "updates_in", lambda minutes, recipe: 25)
+    values = choose_recipe({"text": str(tmp_path / "text.txt")}, LAPTOP).values
+    found = minutes.within(1, parse(Recipe, override(values, ["model.decoder.embedding_size=128"])))
+    assert (found.training.updates, found.data.batch_tokens) == (25, 256)
+    assert "model.decoder.hidden_size=96" in capsys.readouterr().err

@@ -3,8 +3,8 @@
 import math
 
 from regard.choices.case import Case, Values
-from regard.choices.rules import Rule
-from regard.choices.text import round_up, spelled
+from regard.choices.rules import BAD_ROWS, Rule
+from regard.choices.text import round_up, spelled, strand
 
 NEW_WORDS = 0.01  # the share of words in unseen rows that are new, from which on characters are read too
 
@@ -18,7 +18,7 @@ def words(case: Case) -> Values:
     if tags(case):
         kind = {"data.fields.source": {"kind": "spelled"}} if source.new_words > NEW_WORDS else {}
         return {"data.tokenizer": {"kind": "word", "size": size}, **kind}
-    if spelled(source):
+    if spelled(source) or strand(source):
         return {"data.tokenizer": {"kind": "character", "size": 2 * source.alphabet + 100}}
     if source.unspaced > 0.3:
         return {"data.tokenizer": {"kind": "bpe", "size": max(4_000, 2 * source.alphabet + 300)}}
@@ -86,6 +86,7 @@ EPOCHS = [(1_000, 40), (20_000, 15), (200_000, 8), (math.inf, 4)]
 
 # In this order: what stands below may look at what was chosen above
 LABEL_CHOICES: dict[str, Rule] = {
+    "bad rows": BAD_ROWS,
     "tokenizer": Rule(
         words, tell_words, "UD English EWT: 5.4 % of the words of rows not seen are new, and their endings tell their tags"
     ),

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from regard.choices.case import Case, Values
-from regard.choices.rules import Rule
+from regard.choices.rules import BAD_ROWS, Rule
 from regard.choices.text import longest_tokens, metric, spelled, symbols
 from regard.data.pictures import ENDINGS, Sizes, header, read_image
 from regard.data.readers import read_rows
@@ -79,6 +79,7 @@ def tell(sizes: Sequence[Sizes]) -> str:
 
 # In this order: what stands below may look at what was chosen above
 IMAGE_CHOICES: dict[str, Rule] = {
+    "bad rows": BAD_ROWS,
     "images": Rule(
         fitted,
         lambda case: f"the sources name images ({tell(case.images)}): a model for captions, as the recipe {BASE} has it",

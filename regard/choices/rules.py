@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from regard.choices.case import Case, Values
 from regard.choices.model import batches, copying, family, precision, schedule, shared_embeddings, tell_family
-from regard.choices.text import decoding, metric, rows_fit, tell_tokenizer, tokenizer
+from regard.choices.text import bad_rows, decoding, metric, rows_fit, tell_bad_rows, tell_tokenizer, tokenizer
 
 
 class Rule(NamedTuple):
@@ -16,8 +16,15 @@ class Rule(NamedTuple):
     evidence: str
 
 
+BAD_ROWS = Rule(
+    bad_rows,
+    tell_bad_rows,
+    "parallel files with an empty line here and there, JSONL with a label that is null: training stopped",
+)
+
 # In this order: what stands below may look at what was chosen above
 CHOICES: dict[str, Rule] = {
+    "bad rows": BAD_ROWS,
     "tokenizer": Rule(
         tokenizer, tell_tokenizer,
         "800 pronunciations: subwords 21 % right, characters 76 %; sigmorphon, SCAN, phonemes: closed sets of symbols; "

@@ -1,7 +1,7 @@
 """Choices for one text alone: a language model of its characters, as large as the machine and the text allow."""
 
 from regard.choices.case import Case, Values
-from regard.choices.rules import Rule
+from regard.choices.rules import BAD_ROWS, Rule
 
 WINDOW, LANES = 64, 16  # of a CPU
 EPOCHS, LEAST, MOST = 8, 300, 3_000  # updates of a CPU
@@ -41,6 +41,7 @@ def tell_schedule(case: Case) -> str:
 
 # In this order: what stands below may look at what was chosen above
 TEXT_CHOICES: dict[str, Rule] = {
+    "bad rows": BAD_ROWS,
     "model": Rule(body, tell_body, "tinyshakespeare, H200, the recipe as it is: 2.02 bits per character"),
     "schedule": Rule(
         schedule, tell_schedule, "eight passes over a text of less than 384,000 characters, 3,000 updates at most"

@@ -23,6 +23,14 @@ def spelled(facts: ColumnFacts) -> bool:
     return (facts.words.mean <= 3.5 and facts.characters.mean <= 40) or (facts.unspaced > 0.3 and facts.characters.mean <= 150)
 
 
+def strand(facts: ColumnFacts) -> bool:
+    """Hardly more than one long word, whose parts mean something: a molecule, DNA, a position of chess."""
+    return facts.longest_word > 0.6 and facts.unspaced < 0.3 and facts.characters.mean <= STRAND
+
+
+STRAND = 500  # characters; more steps than that are too slow to read one by one
+
+
 def code(case: Case) -> bool:
     """Names between signs, as programs and records have them, and many of the names stand in the source; even where spaces cut
     it into a closed set of words, such as `name):`, of which the names are to be copied."""
@@ -51,7 +59,7 @@ def tokenizer(case: Case) -> Values:
     for name, facts in case.found.columns.items():
         if symbols(facts):
             found[name] = {"kind": "word", "size": 2 * facts.vocabulary + 100}
-        elif spelled(facts):
+        elif spelled(facts) or strand(facts):
             found[name] = {"kind": "character", "size": 2 * facts.alphabet + 100}
         else:
             found[name] = {"kind": "bpe", "size": subword_size(case, facts)}
@@ -76,6 +84,20 @@ def tell_tokenizer(case: Case) -> str:
         }[case.unit(name)]
         told.append(f"{name} as {case.unit(name)} ({why})")
     return "; ".join(told)
+
+
+BAD = 0.1  # of all rows
+
+
+def bad_rows(case: Case) -> Values:
+    """Few rows that cannot be used are left out, unless they show that the others may not belong together."""
+    found = case.found
+    few = 0 < found.bad <= BAD * (found.rows + found.bad) and not found.shifted
+    return {"data.on_bad_row": "skip"} if few else {}
+
+
+def tell_bad_rows(case: Case) -> str:
+    return f"{case.found.bad:,} rows that cannot be used are left out, and listed in bad_rows.txt of the run"
 
 
 def rows_fit(case: Case) -> Values:

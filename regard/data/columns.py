@@ -18,7 +18,7 @@ USUAL = {"source": 0, "target": 1}  # what a recipe says of columns if it says n
 FEW = 10  # rows; fewer do not tell whether the one above them is a header whose names we do not know
 # how the columns of pairs are called
 PAIRS = [
-    ("source", "target"), ("src", "tgt"), ("src", "trg"), ("input", "output"), ("instruction", "output"),
+    ("source", "target"), ("src", "tgt"), ("src", "trg"), ("instruction", "output"), ("input", "output"),
     ("question", "answer"), ("question", "query"), ("question", "sql"), ("prompt", "completion"), ("prompt", "response"),
     ("instruction", "response"), ("sentence", "translation"), ("text", "summary"), ("document", "summary"),
     ("article", "highlights"), ("text", "label"), ("sentence", "label"), ("text", "labels"), ("review", "sentiment"),
@@ -33,7 +33,7 @@ LANGUAGES = {
 }  # fmt: skip
 KNOWN = {name for pair in PAIRS for name in pair} | LANGUAGES
 NAME = re.compile(r"([^\W\d][\w./()#-]*( [\w./()#-]+){0,2})?")  # of a column; pandas gives its first none
-IDENTIFIER = re.compile(r"|#|(.*[_ .-])?(id|idx|index|uuid|guid|nr|unnamed: 0)", re.IGNORECASE)
+IDENTIFIER = re.compile(r"|#|(?!class|label|categor)(.*[_ .-])?(id|idx|index|uuid|guid|nr|unnamed: 0)", re.IGNORECASE)
 WHOLE = re.compile(r"\d+")
 
 
@@ -56,7 +56,7 @@ def found_columns(files: Pairs, form: str) -> Found:
     columns = files.named
     if files.pairs is None or form not in HEADS or not all(isinstance(column, int) for column in columns.values()):
         return Found(columns)
-    names, rows = with_header(HEADS[form](files.pairs))
+    names, rows = with_header(HEADS[form](files.pairs)) if form in HEADED else HEADS[form](files.pairs)
     places = [int(column) for column in columns.values()]  # type: ignore[arg-type]
     if asked := dict(columns) == USUAL and not files.columns:
         places = pair_of(files.pairs, form, names, rows)
@@ -76,6 +76,8 @@ def with_header(head: Head) -> Head:
 def is_header(first: Sequence[str], *rest: Sequence[str]) -> bool:
     """Names of columns, each once: two that we know, or any that do not come again below, over a column of other things."""
     names = plain(first)
+    while names and not names[-1]:  # spreadsheets leave empty columns at the right
+        names.pop()
     if len(set(names)) < len(names) or len(names) < 2:
         return False
     if any({*pair} <= {*names} for pair in PAIRS):
@@ -84,7 +86,7 @@ def is_header(first: Sequence[str], *rest: Sequence[str]) -> bool:
         return False
     if len(KNOWN.intersection(names)) > 1:
         return True
-    columns = list(zip(*(plain(row) for row in rest if len(row) == len(first)), strict=True))
+    columns = list(zip(*(plain(row)[: len(names)] for row in rest if len(row) == len(first)), strict=True))
     return (
         len(rest) >= FEW
         and len(columns) == len(names)
@@ -120,9 +122,25 @@ def pair_of(path: Path, form: str, names: list[str], rows: list[list[str]]) -> l
     texts = [place for place in range(width) if not numbers_rows(known[place] if names else "a", [row[place] for row in whole])]
     if form == ".jsonl" and width not in (0, 2) and len(texts) != 2 and not {*USUAL} & {*names}:
         listed = ", ".join(map(repr, names[:20]))
-        advice = f"if rows are inside it: jq -c '.{names[0]}' FILE > NEW" if width == 1 else ADVICE
+        advice = inside(names[0], rows[0][0]) if width == 1 else ADVICE
         raise DataError(f"{path}:1: no keys 'source' and 'target'; the row has {listed}: {advice}")
-    return texts[:2] if width > 2 and len(texts) > 1 else [0, 1]
+    return places_of(path, texts[:2] if width > 2 and len(texts) > 1 else [0, 1], names, whole)
+
+
+def inside(name: str, value: str) -> str:
+    """How to get at rows that are inside the only key; `messages` are in an array."""
+    if value.startswith("["):
+        return f"if turns of a talk are in it: jq -c '{{source: .{name}[0].content, target: .{name}[1].content}}' FILE > NEW"
+    return f"if rows are inside it: jq -c '.{name}' FILE > NEW"
+
+
+def places_of(path: Path, places: list[int], names: list[str], rows: Sequence[Sequence[str]]) -> list[int]:
+    """These, if they hold something in most rows."""
+    for place in places:
+        if len(rows) >= FEW and sum(not row[place].strip() for row in rows) > len(rows) / 2:
+            told = repr(names[place]) if names else place
+            raise DataError(f"{path}: column {told} is empty in most rows, and would be read; {ADVICE}; {WORD_BY_WORD}")
+    return places
 
 
 def numbers_rows(name: str, values: Sequence[str]) -> bool:
@@ -143,13 +161,18 @@ def named(path: Path, form: str, chosen: dict[str, str], names: list[str]) -> st
     told = f"({', '.join(f'{name}: {given!r}' for name, given in chosen.items())})"
     told += f" of {', '.join(map(repr, names[:20]))}" if len(names) > len(chosen) else ""
     if form in HEADED:
-        return f"{path}: its first row is a header {told}; if it is a row, write a header above it"
+        others = f"; {ADVICE}" if len(names) > len(chosen) else ""
+        return f"{path}: its first row is a header {told}; if it is a row, write a header above it{others}"
     if all(name == given for name, given in chosen.items()):
         return None
     return f"{path}: columns by name {told}; {ADVICE}"
 
 
 ADVICE = "--column source=NAME --column target=NAME say which to take"
+WORD_BY_WORD = (
+    "if every row is one word of a sentence, write words and tags with a tab between them and a blank line after each sentence "
+    "into a file whose name ends in .conll"
+)
 # The tables whose columns may have names: a first row, which may be a header, or names of their own
 HEADED = (".tsv", ".csv")
 HEADS: dict[str, Callable[[Path], Head]] = {

@@ -15,6 +15,7 @@ class Fault(NamedTuple):
     file: Path
     line: int
     problem: str
+    alone: bool = True  # False: a line is missing somewhere, so rows before it may go wrong too
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}: {self.problem}"

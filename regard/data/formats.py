@@ -45,6 +45,15 @@ def are_sentences(text: bytes) -> bool:
     return "" in whole and len(whole) > 4 and len(widths) == 1 and 1 not in widths
 
 
+def are_tags(path: Path) -> bool:
+    """Sentences whose lines are one word and its tags, separated by tabs, as TSV has it too: no spaces, and tags that come
+    again."""
+    first = next(read_blocks(path), b"")
+    lines = [line.split(b"\t") for line in first[:SEEN].split(b"\n")[:-1] if line.strip()]
+    tags = {line[-1] for line in lines}
+    return are_sentences(first) and b" " not in first[:SEEN] and b"\t" in first_line(first) and 2 * len(tags) < len(lines)
+
+
 def are_trees(text: bytes) -> bool:
     """The first line that is no comment has ten columns and the number 1."""
     first = next((line for line in text[:SEEN].split(b"\n") if line.strip() and not line.startswith(b"#")), b"")

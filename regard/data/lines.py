@@ -26,6 +26,8 @@ SPECIAL = {
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 CONVERT = " (if the file is Latin-1: iconv -f LATIN1 -t UTF-8 FILE > NEW)"
 UTF16 = (b"\xff\xfe", b"\xfe\xff")  # followed by letters of two bytes
+CONTROLS = bytes(range(1, 9)) + bytes(range(14, 27)) + bytes(range(28, 32))  # what text has hardly any of; ESC colours it
+MANY = 16  # of them, or of NUL, from which on a file may be no text
 Opened = gzip.GzipFile | bz2.BZ2File | lzma.LZMAFile | FileIO
 
 
@@ -80,6 +82,7 @@ def whole_lines(path: Path) -> Iterator[bytes]:
     for number, block in enumerate(read_blocks(path)):
         if number == 0:
             refuse_no_text(path, block)
+            refuse_bytes(path, block)
             block = block.removeprefix(BYTE_ORDER_MARK)
         head, feed, tail = block.rpartition(b"\n")
         if feed:
@@ -100,6 +103,15 @@ def refuse_no_text(path: Path, first: bytes) -> None:
     for start, what in NO_TEXT.items():
         if first.startswith(start) and (start not in UTF16 or b"\0" in first[:200]):
             raise DataError(f"{path}: {what}")
+
+
+def refuse_bytes(path: Path, first: bytes) -> None:
+    """Text has letters of one byte, and few signs that nobody sees: programs and packed files have them at every place."""
+    empty, unseen = first.count(b"\0"), len(first) - len(first.translate(None, CONTROLS))
+    if empty > max(MANY, len(first) // 5):
+        raise DataError(f"{path}: NUL in every few bytes; if it is text in UTF-16: iconv -f UTF-16LE -t UTF-8 FILE > NEW")
+    if empty + unseen > max(MANY, len(first) // 20):
+        raise DataError(f"{path}: not text: {empty + unseen:,} of the first {len(first):,} bytes are control characters")
 
 
 def refuse_lone_returns(path: Path, line: int, rest: bytes) -> None:

@@ -10,7 +10,7 @@ from regard.data.faults import BadRows as BadRows
 from regard.data.faults import Fault as Fault
 from regard.data.files import array_lines
 from regard.data.folder import holds_images, read_folder
-from regard.data.formats import guessed, told_format
+from regard.data.formats import are_tags, guessed, told_format
 from regard.data.jsonl import read_jsonl
 from regard.data.lines import Lines, read_lines, without_packing
 from regard.data.parquet import read_parquet
@@ -41,7 +41,9 @@ def read_all(files: Pairs) -> Iterator[Rows]:
 
 
 def format_of(path: Path) -> str:
-    """By its name, or else by its content."""
+    """By its name, or else by its content; sentences of words and tags are called TSV too."""
+    if suffix_of(path) == ".tsv" and are_tags(path):
+        return ".conll"
     return suffix if (suffix := suffix_of(path)) in READERS else guessed(path)
 
 
@@ -89,13 +91,16 @@ def parallel_rows(files: Mapping[str, Path], columns: Mapping[str, Lines], empty
 def unmatched(
     files: Mapping[str, Path], ahead: Mapping[str, Lines], rest: Mapping[str, Iterator[Lines]], last: int
 ) -> Iterator[Rows]:
-    """A line past the end of the shortest file is a row without some column: one fault, however many files have it."""
+    """A line past the end of the shortest file is a row without some column: one fault, however many files have it. If it is
+    not blank, any row before it may be the one that lacks something."""
     shortest = next((path for name, path in files.items() if name not in ahead), None)
     problem = f"no line to go with it: {shortest} has only {last} lines"
     for name in ahead:
         for lines in chain([ahead[name]], rest[name]):
             numbers = range(max(lines.first, last + 1), lines.first + len(lines.texts))
-            yield Rows({name: [] for name in files}, [], [Fault(files[name], number, problem) for number in numbers])
+            alone = [not text.strip() for text in lines.texts[numbers.start - lines.first :]]
+            faults = [Fault(files[name], number, problem, one) for number, one in zip(numbers, alone, strict=True)]
+            yield Rows({name: [] for name in files}, [], faults)
             last = max(last, lines.first + len(lines.texts) - 1)
 
 

@@ -5,6 +5,9 @@ from typing import NamedTuple
 
 from regard.data.survey import Survey
 
+FEW_ROWS = 20  # that tell whether their targets are labels
+NAME = 10  # words of a label, at most
+
 
 class Remark(NamedTuple):
     """Something to say of a survey where it holds."""
@@ -14,13 +17,13 @@ class Remark(NamedTuple):
 
 
 def looks_like_labels(found: Survey) -> bool:
-    """Few short values that come again and again, for many sources that do not hold them; no numbers to be counted out."""
-    target = found.target
-    few = found.looked_at >= 50 and target.distinct <= min(100, found.looked_at // 10) and target.words.longest <= 3
+    """Few values that come again and again, for many sources that do not hold them, and each of words of its own: what puts the
+    same few words together in many ways is written. No numbers to be counted out."""
+    target, rows = found.target, found.looked_at
+    few = rows >= FEW_ROWS and 1 < target.distinct <= min(max(100, rows // 50), rows // 10) and target.words.longest <= NAME
+    own = target.distinct <= 2 * target.vocabulary
     counted = target.numbers > 0.9 and target.distinct > 20
-    return (
-        few and not counted and target.distinct > 1 and found.source.distinct > 5 * target.distinct and found.copied_words < 0.3
-    )
+    return few and own and not counted and found.source.distinct > 5 * target.distinct and found.copied_words < 0.3
 
 
 def looks_like_tags(found: Survey) -> bool:
@@ -46,7 +49,7 @@ REMARKS: dict[str, Remark] = {
         lambda found: f"{found.repeated:.0%} of the rows stand more than once: held-out scores will look better than they are",
     ),
     "one input, several outputs": Remark(
-        lambda found: found.many_targets > 0.05,
+        lambda found: found.many_targets > 0.05 and not looks_like_labels(found.turned),
         lambda found: f"{found.many_targets:.0%} of the sources have several targets: no model can be right about all of them",
     ),
     "equal columns": Remark(
@@ -67,9 +70,11 @@ REMARKS: dict[str, Remark] = {
         f"({found.by_place:.0%} of them told by the word in the same place; docs/tasks.md)",
     ),
     "swapped columns": Remark(
-        lambda found: found.source.distinct <= found.looked_at // 10 and found.target.distinct > 5 * found.source.distinct,
+        lambda found: found.source.distinct <= found.looked_at // 10
+        and found.target.distinct > 5 * found.source.distinct
+        and not looks_like_labels(found.turned),
         lambda found: f"{found.source.distinct} different sources for {found.target.distinct:,} different targets: "
-        "a label first, or swapped columns?",
+        "are these the right columns?",
     ),
     "numbers": Remark(
         lambda found: found.target.numbers > 0.9 and found.target.distinct > 20,

@@ -39,6 +39,7 @@ class ColumnFacts(NamedTuple):
     characters: Spread
     words: Spread  # what spaces separate
     letters_in_word: float  # characters of a word, on average
+    longest_word: float  # the share of a row's characters that are in its longest word, on average
     alphabet: int  # distinct characters
     scripts: dict[str, float]  # the share of letters in each script
     vocabulary: int  # distinct words
@@ -56,6 +57,7 @@ class Survey(NamedTuple):
     rows: int  # good ones
     bad: int
     faults: list[Fault]  # the first of the bad ones
+    shifted: bool  # a line is missing in some file: rows may not belong together
     looked_at: int  # rows: none that training holds out
     suspicious: int  # of these
     suspects: list[Fault]  # the first of them
@@ -116,8 +118,9 @@ class Sampled:
 
 def survey(files: Pairs, held_out: int | None = None, seed: int = 1) -> Survey:
     """`held_out` and `seed` are those of training: rows that these keep aside are counted and not looked into."""
-    sampled, bad, faults = Sampled(seed), 0, list[Fault]()
+    sampled, bad, faults, shifted = Sampled(seed), 0, list[Fault](), False
     for rows in read_rows(files):
+        shifted = shifted or not all(fault.alone for fault in rows.faults)
         bad, faults = bad + len(rows.faults), (faults + rows.faults)[:SHOWN]
         sampled.add(rows.lines, rows.columns["source"], rows.columns["target"])
     if bad >= sampled.count:
@@ -128,7 +131,7 @@ def survey(files: Pairs, held_out: int | None = None, seed: int = 1) -> Survey:
     pairs = [pair for _, pair in seen]
     odd = sorted((seen[place][0], problem) for place, problem in suspicious_rows(pairs))
     suspects = [Fault(files.file_of("source"), line, problem) for line, problem in odd[:SHOWN]]
-    return Survey(sampled.count, bad, faults, len(pairs), len(odd), suspects, **facts_of_pairs(pairs))
+    return Survey(sampled.count, bad, faults, shifted, len(pairs), len(odd), suspects, **facts_of_pairs(pairs))
 
 
 def count_text(files: Pairs) -> Survey:
@@ -140,7 +143,7 @@ def count_text(files: Pairs) -> Survey:
         bad, faults = bad + len(rows.faults), (faults + rows.faults)[:SHOWN]
     none = dict.fromkeys(("repeated", "many_targets", "same", "copied_words", "copied_letters", "copied_names"), 0.0)
     between = {"equal_words": 0.0, "ratio": Spread(0, 0, 0), "longest_ratio": dict[str, float](), "by_place": 0.0}
-    return Survey(lines, bad, faults, 0, 0, [], **none, **between, columns={}, letters=letters)  # type: ignore[arg-type]
+    return Survey(lines, bad, faults, False, 0, 0, [], **none, **between, columns={}, letters=letters)  # type: ignore[arg-type]
 
 
 def facts_of_pairs(pairs: Sequence[tuple[str, str]]) -> dict[str, Any]:
@@ -215,6 +218,7 @@ def column_facts(texts: Sequence[str], of_different_rows: Sequence[str]) -> Colu
         characters=spread(texts),
         words=spread(words),
         letters_in_word=spelled / max(vocabulary.total(), 1),
+        longest_word=float(np.mean([max(map(len, row), default=0) / max(sum(map(len, row)), 1) for row in words])),
         alphabet=len(letters),
         scripts=scripts(letters),
         vocabulary=len(vocabulary),

@@ -1,4 +1,5 @@
-"""A chosen recipe made to fit into a time: fewer updates, and a smaller model where far too few would be left."""
+"""A chosen recipe made to fit into a time: fewer updates; smaller batches and then a smaller model where far too few would be
+left."""
 
 from typing import Any
 
@@ -16,17 +17,19 @@ ENOUGH = 0.3  # of the updates that the recipe wants; with fewer, a model of hal
 LEAST = 20  # updates
 SIZES = ("embedding_size", "hidden_size", "feedforward_size")
 SMALLEST = 64  # sizes are not halved below it
+FEWEST = 256  # tokens of a batch that is not halved
 
 
 def within(minutes: float, recipe: Recipe, overrides: Overrides = (), talk: bool = True) -> Recipe:
     """A few steps are timed here and now; what the user set stays."""
     say = Display(0, 0, None, talk).say
+    own = {key for key, _ in changes(overrides)}
     possible = updates_in(minutes, recipe)
-    while possible < ENOUGH * recipe.training.updates and (smaller := halved(recipe)) is not None:
-        recipe = smaller
+    while possible < ENOUGH * recipe.training.updates and (smaller := less(recipe, own)) is not None:
+        told, recipe = smaller
         possible = updates_in(minutes, recipe)
-        say(f"a model of half the size, for {minutes:g} minutes are few: {recipe.model['encoder']}")
-    set_by_user = any(key == "training.updates" for key, _ in changes(overrides))
+        say(f"{minutes:g} minutes are few: {told}")
+    set_by_user = "training.updates" in own
     if possible >= recipe.training.updates or set_by_user:
         return recipe
     if possible < LEAST:
@@ -37,6 +40,21 @@ def within(minutes: float, recipe: Recipe, overrides: Overrides = (), talk: bool
         say(f"{possible:,.0f} updates instead of {recipe.training.updates:,}, to be done in {minutes:g} minutes")
     updates = max(int(possible), LEAST)
     return recipe.model_copy(update={"training": recipe.training.model_copy(update=counts(recipe, updates))})
+
+
+def less(recipe: Recipe, own: set[str]) -> tuple[str, Recipe] | None:
+    """A smaller batch, where a CPU is the faster for it, or else a smaller model, and what to say of it; None where there is
+    none. What the user set stays."""
+    batch = recipe.data.batch_tokens // 2
+    if batch >= FEWEST and "data.batch_tokens" not in own and choose_device(recipe.training.device).type == "cpu":
+        return f"data.batch_tokens={batch}", recipe.model_copy(
+            update={"data": recipe.data.model_copy(update={"batch_tokens": batch})}
+        )
+    if (smaller := halved(recipe)) is None:
+        return None
+    sections = {name: section for name, section in smaller.model.items() if isinstance(section, dict)}
+    sizes = [f"model.{name}.{key}={section[key]}" for name, section in sections.items() for key in SIZES if key in section]
+    return f"a model of half the size ({'  '.join(sizes)})", smaller
 
 
 def counts(recipe: Recipe, updates: int) -> dict[str, int]:

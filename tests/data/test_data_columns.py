@@ -49,6 +49,9 @@ ABOVE = {
         ("remark", "mood"), lambda chance, row: (word(chance), chance.choice(["good", "bad"])),
     ),
     "pandas' index": (("", "ask", "say"), lambda chance, row: (str(row), word(chance), word(chance))),
+    "empty columns of a spreadsheet": (
+        ("v1", "v2", "", ""), lambda chance, row: (chance.choice(["good", "bad"]), sentence(chance), "", ""),
+    ),
     "languages": (("German", "English"), lambda chance, row: (word(chance), word(chance))),
 }  # fmt: skip
 
@@ -60,9 +63,11 @@ def test_a_header_is_known_by_what_stands_below_it(name, form, tmp_path):
     below = drawn(make)
     path = write(tmp_path / f"p{form}", [header, *below], "\t" if form == ".tsv" else ",")
     rows, told = rows_of(path)
-    assert rows == [row[-2:] for row in below]
+    last = 1 + max(at for at, one in enumerate(header) if one)
+    assert rows == [row[last - 2 : last] for row in below]
     assert len(told) == 1
-    assert f"its first row is a header (source: {header[-2]!r}, target: {header[-1]!r})" in told[0]
+    assert f"its first row is a header (source: {header[last - 2]!r}, target: {header[last - 1]!r})" in told[0]
+    assert ("say which to take" in told[0]) == (len(header) > 2)
 
 
 # first rows that are rows
@@ -191,3 +196,37 @@ def test_columns_that_are_named_are_left_alone(tmp_path):
     path = write(tmp_path / "p.tsv", drawn(WIDER["a number first"][0]))
     assert found_columns(Pairs(pairs=path, source_column=2, target_column=1), ".tsv").columns == {"source": 2, "target": 1}
     assert found_columns(Pairs(pairs=path, columns={"source": 0, "label": 1}), ".tsv").columns == {"source": 0, "label": 1}
+
+
+@pytest.mark.parametrize(("name", "columns"), [("class index", ("class index", "ask")), ("row index", ("ask", "say"))])
+def test_the_number_of_a_class_is_no_number_of_a_row(name, columns, tmp_path):
+    rows = drawn(lambda chance, row: (str(row % 4), sentence(chance), sentence(chance)))
+    told = rows_of(write(tmp_path / "p.tsv", [(name, "ask", "say"), *rows]))[1]
+    assert f"(source: {columns[0]!r}, target: {columns[1]!r})" in told[0]
+
+
+def test_an_instruction_is_asked_before_its_input(tmp_path):
+    row = {"instruction": "add", "input": "1 2", "output": "3"}
+    (tmp_path / "p.jsonl").write_text(json.dumps(row) + "\n")
+    assert rows_of(tmp_path / "p.jsonl")[0] == [("add", "3")]
+
+
+def test_turns_of_a_talk_are_told_how_to_be_taken_out(tmp_path):
+    (tmp_path / "p.jsonl").write_text('{"messages": [{"role": "user", "content": "a"}]}\n')
+    with pytest.raises(DataError, match=r"if turns of a talk are in it: jq -c '\{source: \.messages\[0\]\.content, target: "):
+        rows_of(tmp_path / "p.jsonl")
+
+
+@pytest.mark.parametrize("full", [0.4, 0.6])
+def test_a_column_that_is_empty_in_most_rows_is_not_taken(full, tmp_path):
+    rows = [("sentence", "word", "tag")]
+    rows += drawn(lambda chance, row: (f"no {row}" if row < 20 * full else "", word(chance), chance.choice("NV")))
+    path = write(tmp_path / "p.tsv", rows)
+    if full > 0.5:
+        assert "its first row is a header (source: 'sentence', target: 'word')" in rows_of(path)[1][0]
+        return
+    with pytest.raises(
+        DataError, match=r"p\.tsv: column 'sentence' is empty in most rows, .* a blank line after each sentence"
+    ):
+        rows_of(path)
+    assert len(rows_of(path, columns={"source": "word", "target": "tag"})[0]) == 20

@@ -11,7 +11,7 @@ from regard.data.fields import configure_fields, fit_fields
 from regard.data.formats import SIGNS
 from regard.data.jsonl import json_line
 from regard.data.matching import check_values
-from regard.data.readers import READERS, BadRows, Fault, notes, read_rows
+from regard.data.readers import READERS, BadRows, Fault, format_of, notes, read_rows
 from regard.data.store import Store, texts_of
 from regard.data.tokenizers import UNKNOWN
 from regard.errors import DataError
@@ -249,3 +249,31 @@ def test_tags_go_with_words_whatever_the_spaces(tmp_path, kind):
         assert wrong.startswith(
             "3 tags for 2 tokens of the source (a tokenizer that cuts at spaces has one token for each word"
         )
+
+
+@pytest.mark.parametrize(("blank", "word", "tag", "form"), [
+    (4, "w{}", "N", ".conll"), (400, "w{}", "N", ".tsv"), (4, "w {}", "N", ".tsv"), (4, "w{}", "t{}", ".tsv"),
+])  # fmt: skip
+def test_sentences_with_a_tag_for_each_word_may_be_called_tsv(blank, word, tag, form, tmp_path):
+    """A blank line after every fourth word; without blank lines, with spaces, or with another value in each row: pairs."""
+    path = tmp_path / "train.tsv"
+    path.write_text(
+        "".join(f"{word.format(row)}\t{tag.format(row)}\n" + "\n" * (row % blank == blank - 1) for row in range(40))
+    )
+    assert format_of(path) == form
+
+
+@pytest.mark.parametrize(("content", "told"), [
+    (bytes(range(32)) * 40 + b"\tx\n", "not text: "), ("a\tb\n".encode("utf-16-le") * 50, "iconv -f UTF-16LE"),
+    (b"a\0b\tc\n" * 14, None), (b"\1bold\tb\n" * 40, "not text: 40 of "), (b"\1bold and brave letters\tb\n" * 40, None),
+    (b"\x1b[1mbold\tb\n" * 40, None),
+])  # fmt: skip
+def test_bytes_that_are_no_text_are_refused_whole(content, told, tmp_path):
+    path = tmp_path / "p.tsv"
+    path.write_bytes(content)
+    files = Pairs(pairs=path)
+    if told is None:
+        assert list(read_rows(files))
+    else:
+        with pytest.raises(DataError, match=rf"p\.tsv: .*{told}"):
+            list(read_rows(files))

@@ -101,9 +101,10 @@ def test_every_unmatched_line_is_a_fault(tmp_path, monkeypatch, block):
     monkeypatch.setattr(lines, "BLOCK", block)
     rows = merged(parallel(tmp_path, b"x\ny\nz\n", b"1\n"))
     problem = f"no line to go with it: {tmp_path / 'b'} has only 1 lines"
-    assert rows.faults == [Fault(tmp_path / "a", 2, problem), Fault(tmp_path / "a", 3, problem)]
-    rows = merged(parallel(tmp_path, b"x\ny\n", b"1\n2\n3\n"))
-    assert rows.faults == [Fault(tmp_path / "b", 3, f"no line to go with it: {tmp_path / 'a'} has only 2 lines")]
+    assert rows.faults == [Fault(tmp_path / "a", 2, problem, alone=False), Fault(tmp_path / "a", 3, problem, alone=False)]
+    rows = merged(parallel(tmp_path, b"x\ny\n", b"1\n2\n \n3\n"))
+    problem = f"no line to go with it: {tmp_path / 'a'} has only 2 lines"
+    assert rows.faults == [Fault(tmp_path / "b", 3, problem, alone=True), Fault(tmp_path / "b", 4, problem, alone=False)]
     rows = merged(parallel(tmp_path, b"", b"1\n2\n"))
     assert [(fault.file.name, fault.line) for fault in rows.faults] == [("b", 1), ("b", 2)]
 
@@ -210,7 +211,7 @@ def test_a_row_that_some_files_lack_is_one_fault(tmp_path, monkeypatch, block):
     rows = joined(three(tmp_path, b"x\n" * 2, b"1\n" * 5, b"p\n" * 7))
     problem = f"no line to go with it: {tmp_path / 'a'} has only 2 lines"
     where = [("b", 3), ("b", 4), ("b", 5), ("c", 6), ("c", 7)]
-    assert (rows.lines, rows.faults) == ([1, 2], [Fault(tmp_path / name, line, problem) for name, line in where])
+    assert (rows.lines, rows.faults) == ([1, 2], [Fault(tmp_path / name, line, problem, alone=False) for name, line in where])
 
 
 def test_further_columns_of_tables(tmp_path):

@@ -18,7 +18,7 @@ from regard.data.tokenizers import load_tokenizer
 from regard.errors import UserError
 from regard.recipe import Recipe, override, parse
 from regard.training import loop
-from regard.training.checkpoint import mean_weights
+from regard.training.checkpoint import Best, mean_weights
 from regard.training.interruption import interruptions
 from regard.training.journal import Journal, read_journal
 from regard.training.objective import Objective
@@ -209,6 +209,21 @@ def test_a_mean_does_not_depend_on_the_order(tmp_path):
     assert mean_weights(paths)["w"].equal(mean_weights(paths[::-1])["w"])
     exact = sum(load_file(path / "model.safetensors")["w"].double() for path in paths) / 3
     assert mean_weights(paths)["w"].equal(exact.float())
+
+
+@pytest.mark.parametrize(("score", "loss", "kept"), [(9.0, 0.9, 2), (9.0, 1.1, 1), (11.0, 0.1, 1)])
+def test_a_mean_is_the_model_only_if_it_is_as_good_and_as_likely(score, loss, kept, tmp_path, monkeypatch):
+    """Checkpoints of 10 and 12 % errors, and of losses 0.5 and 1: their mean has fewer errors, and no higher loss than both."""
+    monkeypatch.setattr(run, "mean_weights", lambda paths: {})
+    best = [Best(-10.0, 20, 0.5), Best(-12.0, 10, 1.0)]
+    chosen = run.choose_weights(
+        own_recipe(tmp_path, 2, "training.validate_by=cer"),
+        tmp_path,
+        torch.nn.Module(),
+        lambda: {"cer": score, "loss": loss},
+        best,
+    )
+    assert chosen == best[:kept]
 
 
 def test_a_journal_that_was_cut_knows_its_size(tmp_path):
