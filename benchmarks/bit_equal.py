@@ -114,7 +114,14 @@ def bytenet(side: str, model: Values) -> Values:
     return {"embedding_size": 24, "hidden_size": 32, "sets": 2, "dilations": "[1, 2]"}
 
 
-SMALL = {"recurrent": recurrent, "transformer": transformer, "convolutional": convolutional, "bytenet": bytenet}
+def identity(side: str, model: Values) -> Values:
+    return {"embedding_size": 24}
+
+
+SMALL = {
+    "recurrent": recurrent, "transformer": transformer, "convolutional": convolutional, "bytenet": bytenet,
+    "identity": identity,
+}  # fmt: skip
 
 
 def sizes(model: Values) -> list[str]:
@@ -124,6 +131,8 @@ def sizes(model: Values) -> list[str]:
         return ["model.embedding_size=24", "model.hidden_size=32"]
     there = [side for side in ("encoder", "decoder") if side in model]
     sides = {side: SMALL[model[side].get("kind", "recurrent")](side, model) for side in there}
+    if "channels" in model["encoder"].get("input", {}):
+        sides["encoder"]["input.channels"] = [8 for _ in model["encoder"]["input"]["channels"]]
     return [f"model.{side}.{key}={value}" for side, changed in sides.items() for key, value in changed.items()]
 
 
@@ -134,8 +143,14 @@ def data_of(values: Values, changes: list[str], folder: Path) -> list[str]:
         return [*files, "data.corpus=null"]
     if "corpus" in values["data"]:
         return [f"data.corpus.size={LINES}"]
+    if reads_pictures(values):
+        return ["--source", f"{folder}/train.npy", "--target", f"{folder}/train.caption"]
     files = ["--text", f"{folder}/train.en"] if values["model"].get("kind") == "language_model" else files
     return [*files, f"data.tokenizer.size={90 if values['data']['tokenizer']['kind'] == 'character' else 150}"]
+
+
+def reads_pictures(values: Values) -> bool:
+    return bool(values["data"].get("fields", {}).get("source", {}).get("kind") == "image")
 
 
 def writes_a_target(name: str) -> bool:
@@ -177,9 +192,14 @@ def command(*arguments: object, stdin: str = "") -> str:
 
 
 def observe(name: str, folder: Path, run: Path) -> Values:
+    from regard.recipe import read_values
+
     command("train", *words(name, folder), "--run", run, "--quiet")
     rows = [json.loads(line) for line in (run / "journal.jsonl").read_text(encoding="utf-8").splitlines()]
-    inputs = "".join((folder / "train.la").read_text(encoding="utf-8").splitlines(keepends=True)[:INPUTS])
+    lines = (folder / "train.la").read_text(encoding="utf-8").splitlines(keepends=True)
+    if reads_pictures(read_values(VARIANTS.get(name, name).split()[0])):
+        lines = [f"{folder}/train.npy#{row}\n" for row in range(1, INPUTS + 1)]
+    inputs = "".join(lines[:INPUTS])
     return {
         "losses": [row["loss"].hex() for row in rows if "loss" in row],
         "journal": {
@@ -247,7 +267,8 @@ def record(path: Path, only: list[str]) -> int:
     print(f"the tree: {Path(regard.__file__).parents[1]}", flush=True)
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        command("corpora", "latin", "--out", folder / "data", "--size", LINES)
+        for corpus in ("latin", "scenes"):
+            command("corpora", corpus, "--out", folder / "data", "--size", LINES)
         for number, name in enumerate([*filter(writes_a_target, built_in()), *VARIANTS]):
             if not only or name in only:
                 begin = os.times().children_user

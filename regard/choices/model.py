@@ -67,7 +67,7 @@ def is_transformer(case: Case) -> bool:
 def tell_family(case: Case) -> str:
     encoder = case.chosen["model.encoder"]
     if is_transformer(case):
-        what = f"a Transformer of {encoder['layers']} layers of {encoder['size']}"
+        what = f"a Transformer of {encoder['layers']} layers of {encoder['hidden_size']}"
     else:
         layers = "" if encoder["layers"] == 1 else f"{encoder['layers']} layers of "
         cell = f"{layers}{encoder['cell'].upper()}, {encoder['hidden_size']} in each direction"

@@ -17,6 +17,7 @@ from regard.exchange.vocabulary import names_of
 from regard.models import configure
 
 ctranslate2 = pytest.importorskip("ctranslate2")
+CLOSE = 5e-4  # its exp is a polynomial chosen by the processor: with AVX-512, sums of eight logits were 1.5e-4 away
 OUR_LONGEST = 8  # tokens of an output: the learned positions of KINDS know nine places
 BIASED = {"heads": 2, "bias": True}
 MORE = {
@@ -56,8 +57,8 @@ def test_ctranslate2_writes_the_same(name, tmp_path):
         both = [(one[0], other[0]) for one, other in zip(wanted, found, strict=True)]
         same = [(one.score, other[1]) for one, other in both if one.tokens == other[0]]
         assert len(same) == len(lines) or (beam == 5 and penalty and same)
-        assert all(one.score > other[1] - 1e-4 for one, other in both)  # where they differ, we found better
-        torch.testing.assert_close(*map(torch.tensor, zip(*same, strict=True)), rtol=1e-4, atol=1e-4)
+        assert all(one.score > other[1] - CLOSE for one, other in both)  # where they differ, we found better
+        torch.testing.assert_close(*map(torch.tensor, zip(*same, strict=True)), rtol=1e-4, atol=CLOSE)
 
 
 def test_the_cases_hold_both_kinds_of_answer():

@@ -106,7 +106,7 @@ def test_alone_in_any_batch_in_any_order_and_beside_padding():
 
 
 def test_padding_reaches_no_result_no_cost_and_no_gradient():
-    experts = made(number=4)
+    experts = made(num_experts=4)
     states, visible = torch.randn(5, SIZE, dtype=torch.float64), torch.tensor([True, True, False, True, False])
     results = []
     for filler in (0.0, 9.0):
@@ -120,7 +120,7 @@ def test_padding_reaches_no_result_no_cost_and_no_gradient():
 
 
 def test_padding_costs_no_product():
-    experts, states = made(torch.float32, number=4).eval(), torch.randn(5, SIZE)
+    experts, states = made(torch.float32, num_experts=4).eval(), torch.randn(5, SIZE)
     states[3:] = float("nan")
     fed = experts(states, torch.arange(5) < 3)
     torch.testing.assert_close(fed.states, torch.cat([experts(states[:3]).states, torch.zeros(2, SIZE)]))
@@ -261,7 +261,7 @@ def test_every_path_equals_a_product_for_each_group(path, left_over):
 
 
 def test_autocast_rounds_the_experts_but_not_the_gate():
-    experts, rows = made(torch.float32, number=8), torch.randn(64, SIZE)
+    experts, rows = made(torch.float32, num_experts=8), torch.randn(64, SIZE)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         fed = with_seed(experts, rows)
         clean = experts.gate(rows.bfloat16()).clean
@@ -310,15 +310,15 @@ def test_the_balance_loss_spreads_the_rows():
 
 
 def test_what_cannot_be_is_refused():
-    for wrong in ({"chosen": 5}, {"chosen": 0}, {"capacity": 0.0}, {"activation": "tanh"}):
+    for wrong in ({"top_k": 5}, {"top_k": 0}, {"capacity": 0.0}, {"activation": "tanh"}):
         with pytest.raises(UserError):
-            Experts(SIZE, INNER, **{"number": 4, **wrong})
+            Experts(SIZE, INNER, **{"num_experts": 4, **wrong})
 
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("kind", [torch.bfloat16, torch.float32])
 def test_a_cuda_graph_holds_a_step_and_equals_the_loop(kind):
-    experts = Experts(64, 128, number=8, capacity=1.25, noise=False).cuda()
+    experts = Experts(64, 128, num_experts=8, capacity=1.25, noise=False).cuda()
     rows, visible = torch.randn(256, 64, device="cuda"), torch.arange(256, device="cuda") < 200
 
     def step():
@@ -340,7 +340,7 @@ def test_a_cuda_graph_holds_a_step_and_equals_the_loop(kind):
     recorded = [each.cpu() for each in recorded]
     rows, visible = rows.cpu(), visible.cpu()
     experts = experts.cpu()
-    reference = Experts(64, 128, number=8, capacity=1.25, noise=False)
+    reference = Experts(64, 128, num_experts=8, capacity=1.25, noise=False)
     reference.load_state_dict(experts.state_dict())
     fed = reference(rows, visible)
     (fed.states.square().sum() + fed.cost).backward()
