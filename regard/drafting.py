@@ -8,6 +8,7 @@ from regard.choices import choose_recipe
 from regard.choices.telling import tell_choice
 from regard.errors import UserError
 from regard.overrides import Overrides, changes
+from regard.pairs import as_in_training
 from regard.planning.minutes import within
 from regard.recipe import Recipe, override, parse, read_values
 
@@ -46,7 +47,7 @@ def chosen_recipe(files: Files, overrides: Overrides, minutes: float | None, tal
     chosen = choose_recipe(
         data["train"], held_out=data.get("held_out"), tokenizer=data.get("tokenizer"), labels=labels and not of_generators
     )
-    files = Files(*map(chosen.task.columns, files))
+    files = Files(*(chosen.task.columns(as_in_training(one, files.train)) for one in files))
     recipe = parse(Recipe, override(with_files(chosen.values, files), overrides))
     if talk:
         tell_choice(chosen)
@@ -61,7 +62,7 @@ def with_files(values: Mapping[str, Any], files: Files) -> dict[str, Any]:
         data = {key: value for key, value in data.items() if key not in ("corpus", "train", "valid", "test")}
         data["train"] = files.train
     if files.valid:
-        data["valid"] = files.valid
+        data["valid"] = as_in_training(files.valid, data.get("train"))
     if files.test:
-        data["test"] = {"test": files.test}
+        data["test"] = {"test": as_in_training(files.test, data.get("train"))}
     return {**values, "data": data}

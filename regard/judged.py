@@ -4,7 +4,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from regard.errors import UserError
 from regard.preparation import with_corpus
@@ -44,6 +44,13 @@ def validated_on(directory: Path, valid: Pairs | None) -> Judged:
         where = f"the rows that training held out of its own ({directory / HELD_OUT})"
         return Judged({"held-out": rows}, f"{none}; these are {where}. {CHOSEN}")
     raise UserError(f"{none}, and it has no {HELD_OUT} of rows held out; give --source and --target (or --column)")
+
+
+def training_files(directory: Path) -> dict[str, Any]:
+    """As its recipe names them; none if it has no recipe, or no files."""
+    path = directory / "recipe.yaml"
+    train = read(path).data.train if path.is_file() else None
+    return {} if train is None else train.model_dump()
 
 
 def decides(directory: Path) -> str | None:

@@ -67,3 +67,10 @@ class Pairs(Section):
 
     def file_of(self, column: str) -> Path:
         return self.pairs or Path(str(self.named[column]))
+
+
+def as_in_training(files: Mapping[str, Any], train: Any) -> dict[str, Any]:
+    """A table whose columns nobody names has those that were named of the training table."""
+    named = train.get("columns") if isinstance(train, Mapping) and train.get("pairs") else None
+    known = not named or "pairs" not in files or files.keys() & {"columns", "source_column", "target_column"}
+    return dict(files) if known else {**files, "columns": named}

@@ -11,6 +11,7 @@ from regard.choices import CHOICES, Machine, choose_recipe
 from regard.choices.tasks import TASKS
 from regard.choices.telling import survey_lines
 from regard.data import survey as surveys
+from regard.data.fields import configure_fields, outlines
 from regard.data.remarks import REMARKS, remarks
 from regard.data.store import held_out
 from regard.data.survey import survey
@@ -587,3 +588,19 @@ def test_a_language_model_is_made_to_fit_too(tmp_path, monkeypatch, capsys):
     found = minutes.within(1, parse(Recipe, override(values, ["model.decoder.embedding_size=128"])))
     assert (found.training.updates, found.data.batch_tokens) == (25, 256)
     assert "model.decoder.hidden_size=96" in capsys.readouterr().err
+
+
+def endings(chance):
+    """The last letter of a word tells its tag, and there are always words that were never seen."""
+    words = ["".join(chance.choice("abcdefgh") for _ in range(5)) for _ in range(6)]
+    return " ".join(words), " ".join("N" if word[-1] < "e" else "V" for word in words)
+
+
+@pytest.mark.parametrize(("draw", "rows"), [(endings, 10_000), (sentences, 2_000)])
+def test_half_of_a_chosen_model_is_a_model(draw, rows, tmp_path):
+    recipe = parse(Recipe, chosen(tmp_path, drawn(rows, draw)).values)
+    smaller = minutes.halved(recipe)
+    config = configure(smaller.model)
+    preflight.outline(config, outlines(configure_fields(smaller.data, config.columns)), 10**9)
+    if draw is endings:
+        assert (config.encoder.input.size, config.encoder.embedding_size) == (32, 64)

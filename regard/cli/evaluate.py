@@ -118,7 +118,8 @@ def read_sets(
     from regard.data.spool import spooled
     from regard.decoding.load import load
     from regard.errors import UserError
-    from regard.judged import Judged, test_sets
+    from regard.judged import Judged, test_sets, training_files
+    from regard.pairs import as_in_training
     from regard.recipe import Pairs, parse
 
     given = {**paths, **column_files(columns, paths["pairs"])}
@@ -132,7 +133,8 @@ def read_sets(
         trained = load(run, device)
         refuse(run, trained, wanted, bool(references))
         usual = {name: str(path) for name, path in files.items() if name in Pairs.model_fields}
-        sets = judged.sets or {"test": parse(Pairs, {**usual, **as_section(columns, files)})}
+        asked = as_in_training({**usual, **as_section(columns, files)}, training_files(run))
+        sets = judged.sets or {"test": parse(Pairs, asked)}
         more = [path for name, path in files.items() if name.startswith("reference-")]
         tests = {name: read_set(one, trained, more, wanted.same_source) for name, one in sets.items()}
     if judged.note:

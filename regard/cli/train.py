@@ -63,7 +63,8 @@ def train(
     options = {"source": source, "target": target, "pairs": pairs, "valid_source": valid_source, "valid_target": valid_target}
     options |= {"valid_pairs": valid_pairs, "test_pairs": test_pairs}
     options |= {"text": text, "valid_text": valid_text, "test_text": test_text}
-    options |= column_files(columns, pairs) | {f"valid-{name}": path for name, path in column_files(valid_columns).items()}
+    options |= column_files(columns, pairs)
+    options |= {f"valid-{name}": path for name, path in column_files(valid_columns, valid_pairs).items()}
     place = Path(run) if run else None
     directory = place or Path("runs") / (Path(names[0]).stem if names else "model")
     with spooled(options) as (texts, folder):

@@ -61,7 +61,8 @@ def found_columns(files: Pairs, form: str) -> Found:
     if asked := dict(columns) == USUAL and not files.columns:
         places = pair_of(files.pairs, form, names, rows)
     if not names:
-        return Found(dict(zip(columns, places, strict=True)), counted(files.pairs, places, max(map(len, rows), default=0)))
+        note = counted(files.pairs, places, max(map(len, rows), default=0)) if asked else None
+        return Found(dict(zip(columns, places, strict=True)), note)
     if not all(0 <= place < len(names) for place in places) or not (asked or form in HEADED):
         return Found(columns)
     chosen = dict(zip(columns, (names[place] for place in places), strict=True))
@@ -150,8 +151,8 @@ def numbers_rows(name: str, values: Sequence[str]) -> bool:
 
 
 def counted(path: Path, places: list[int], width: int) -> str | None:
-    """What is said of a table without names whose rows have more columns than are read."""
-    if width <= len(places) or len(places) != len(USUAL):
+    """What is said of a table without names whose rows have more columns than are read, where nobody named them."""
+    if width <= len(places):
         return None
     told = ", ".join(f"{name}: {place}" for name, place in zip(USUAL, places, strict=True))
     return f"{path}: {width} columns, counted from 0 ({told}); {ADVICE.replace('NAME', 'NUMBER')}"

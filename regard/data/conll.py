@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from itertools import dropwhile
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,7 +16,7 @@ CONLLU = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "dep
 GIVEN = ("upos", "xpos")  # columns whose `_` says that nobody wrote them; in others it says that there is nothing
 SPACE = "\N{OPEN BOX}"  # stands for a space inside a token: spaces separate tokens
 ROWS = 1 << 12  # sentences of a block
-DOCUMENT = "-DOCSTART-"  # begins the line between two documents of CoNLL 2003
+DOCUMENT = ("-DOCSTART-", "#begin document", "#end document")  # begin the lines between documents of CoNLL 2003 and 2012
 
 
 class Token(NamedTuple):
@@ -53,7 +54,7 @@ def read_conllu(path: Path, columns: Columns) -> Iterator[Rows]:
 def blocks(path: Path, places: dict[str, int], cut: Cut, names: Sequence[str] = ()) -> Iterator[Rows]:
     some: list[Sentence] = []
     for sentence in sentences(path, cut):
-        some.append(sentence)
+        some.append(without_comments(sentence))
         if len(some) == ROWS:
             yield rows_of(path, places, some, names)
             some = []
@@ -75,6 +76,12 @@ def sentences(path: Path, cut: Cut) -> Iterator[Sentence]:
                 tokens = []
     if tokens:
         yield tokens
+
+
+def without_comments(sentence: Sentence) -> Sentence:
+    """Lines above a sentence that begin with # and are no token: a # that is one has as many columns as the others."""
+    width = len(sentence[-1].cells)
+    return list(dropwhile(lambda token: "".join(token.cells).startswith("#") and len(token.cells) != width, sentence))
 
 
 def cut_columns(line: int, text: str) -> Token | None:
@@ -121,7 +128,7 @@ def problem(at: int, sentence: Sentence, places: dict[str, int], names: Sequence
         if not -len(cells) <= place < len(cells):
             return f"no column {place} for the {name}: there are {len(cells)}, counted from 0 (or from the right, -1)"
         if written(cells[place]).split() != [written(cells[place])]:
-            return f"the {name} is empty, or has white space in it that is no space"
+            return f"nothing is written for the {name}, or white space that is no space"
         if names and names[place] in GIVEN and cells[place] == "_":
             return f"the {names[place]} of {cells[1]!r:.40} is not given (_)"
     return None

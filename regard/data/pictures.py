@@ -16,6 +16,7 @@ from regard.errors import DataError, UserError
 from regard.recipe import Section, choose, name_of
 
 MOST = 1 << 26  # pixels of an image: a file of a few bytes may promise any number
+ORIENTATION, QUARTERS = 0x0112, range(5, 9)  # EXIF's tag that says how a camera was held, and where it lay on its side
 ENDINGS = (".bmp", ".gif", ".jpeg", ".jpg", ".npy", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")  # of names of images
 Pixels = npt.NDArray[np.uint8]  # [height, width, channels]
 Sizes = tuple[int, int]  # height and width
@@ -175,7 +176,8 @@ def header(path: Path) -> Sizes:
         height, width, *_ = read_array(path).shape
         return height, width
     with opened(path) as picture:
-        return int(picture.height), int(picture.width)
+        turned = picture.getexif().get(ORIENTATION) in QUARTERS
+        return (int(picture.width), int(picture.height)) if turned else (int(picture.height), int(picture.width))
 
 
 @contextmanager
@@ -205,18 +207,25 @@ def opened(path: Path) -> Iterator[Any]:
 
 
 def read_picture(path: Path, channels: int | None) -> Pixels:
-    """As it is looked at: turned as its camera says, on white where it is transparent, 8 bits of those that have 16."""
+    """As it is looked at: turned as its camera says, on white where it is transparent, 8 bits of those that have 16, the first
+    picture of several."""
     with opened(path) as given:
         from PIL import Image as Pillow
         from PIL import ImageOps
 
         picture = ImageOps.exif_transpose(given)
-        if picture.mode.startswith("I"):
-            deep = np.asarray(picture).astype(np.int64)
-            picture = Pillow.fromarray((deep >> 8 if deep.max(initial=0) > 255 else deep).clip(0, 255).astype(np.uint8))
+        if picture.mode == "F" or picture.mode.startswith("I"):
+            picture = Pillow.fromarray(in_eight_bits(np.asarray(picture), deep=picture.mode.startswith("I;16")))
+        grey = picture.mode in ("1", "L", "LA", "La")
         if picture.has_transparency_data:
-            white = Pillow.new("RGBA", picture.size, "white")
-            grey = picture.mode in ("LA", "La")
-            picture = Pillow.alpha_composite(white, picture.convert("RGBA")).convert("L" if grey else "RGB")
-        grey = picture.mode in ("1", "L", "F") if channels is None else channels == 1
-        return np.asarray(picture.convert("L" if grey else "RGB"), np.uint8)
+            picture = Pillow.alpha_composite(Pillow.new("RGBA", picture.size, "white"), picture.convert("RGBA"))
+        picture = picture.convert("L" if grey else "RGB")
+        return np.asarray(picture if channels is None else picture.convert("L" if channels == 1 else "RGB"), np.uint8)
+
+
+def in_eight_bits(values: npt.NDArray[Any], deep: bool) -> Pixels:
+    """Of 16, the upper ones. How many there are a file says, or its numbers do; of others nobody knows what is white."""
+    most = 0xFFFF if deep or values.max() > 0xFF else 0xFF
+    if not (np.isfinite(values).all() and values.min() >= 0 and values.max() <= most and (values == np.rint(values)).all()):
+        raise ValueError("its numbers are not 0 to 255 or 0 to 65535: save it with 8 bits")
+    return (values.astype(np.int64) >> (8 if most > 0xFF else 0)).astype(np.uint8)

@@ -82,7 +82,7 @@ def halved(recipe: Recipe) -> Recipe | None:
 
 
 def shrunk(section: dict[str, Any]) -> dict[str, Any]:
-    """The attention of a recurrent decoder has a size of its own."""
+    """The attention of a recurrent decoder has a size of its own, and so has what words take from their characters."""
     found = {key: value // 2 if key in SIZES else value for key, value in section.items()}
-    own = section.get("attention")
-    return {**found, "attention": {**own, "size": own["size"] // 2}} if isinstance(own, dict) and "size" in own else found
+    own = {key: section[key] for key in ("attention", "input") if isinstance(section.get(key), dict)}
+    return {**found, **{key: {**part, "size": part["size"] // 2} for key, part in own.items() if "size" in part}}

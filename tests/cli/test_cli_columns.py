@@ -154,6 +154,32 @@ def test_evaluate_by_columns_of_a_table(runs, tmp_path):
     assert scores(runs["tagger"] / "run", *bare)["test"]["pairs"] == 8
 
 
+def table_of(path):
+    """Tags, a number, and a text, in this order."""
+    rows = zip(tasks.tags(), tasks.texts(), strict=True)
+    return tasks.write_lines(path, [f"{tags}\t{row}\t{text}" for row, (tags, text) in enumerate(rows)])
+
+
+def test_tables_have_the_columns_of_the_training_table_unless_they_say_others(tmp_path):
+    """Those of validation, of tests at the end, and of later ones; of a recipe and of a choice from the data."""
+    table = table_of(tmp_path / "rows.tsv")
+    turned = tasks.write_lines(tmp_path / "turned.tsv", map("\t".join, zip(tasks.texts(), tasks.tags(), strict=True)))
+    named = ["--pairs", table, "--column", "tags=0", "--column", "source=2"]
+    recipe, run = write_recipe(tmp_path, "tagger"), tmp_path / "run"
+    words = ["--valid-pairs", table, "--test-pairs", table, "--run", run]
+    assert regard("train", recipe, *named, *words, "--quiet") == (0, "", "")
+    data = read(run / "recipe.yaml").data
+    assert data.train.named == data.valid.named == data.test["test"].named == {"tags": 0, "source": 2}
+    assert scores(run, "--pairs", table) == scores(run, *named)
+    assert scores(run, "--pairs", turned, "--column", "tags=1", "--column", "source=0") == scores(run, *named)
+    words = ["--valid-pairs", turned, "--valid-column", "tags=1", "--valid-column", "source=0", "--run", tmp_path / "other"]
+    assert regard("train", recipe, *named, *words, "--quiet") == (0, "", "")
+    assert read(tmp_path / "other" / "recipe.yaml").data.valid.named == {"tags": 1, "source": 0}
+    chosen = ["--valid-pairs", table, "--run", tmp_path / "chosen", "training.updates=1"]
+    assert regard("train", *named, *chosen, "--quiet") == (0, "", "")
+    assert read(tmp_path / "chosen" / "recipe.yaml").data.valid.named == {"tags": 0, "source": 2}
+
+
 def test_evaluate_a_language_model(runs):
     folder = runs["recurrent_texts"]
     found = scores(folder / "run", "--target", folder / "target.txt")["test"]

@@ -2,12 +2,12 @@
 
 import pytest
 import tasks
-from calling import regard
+from calling import refused, regard
 
 import regard as package
 from regard import run
 from regard.decoding.sampling import Sampling
-from regard.recipe import Recipe, parse
+from regard.recipe import Recipe, override, parse
 
 
 @pytest.fixture(scope="module", params=["recurrent_texts", "long_texts", "window_texts"])
@@ -84,3 +84,40 @@ def test_a_long_text_goes_on_over_its_lines(trained):
             model.prompt("a b\nc")
             == [*model.target.encode(["a b"])[0], 3, *model.target.encode(["c"])[0]][-(model.model.room or 99) // 2 :]
         )
+
+
+def test_an_empty_prompt_begins_a_text(trained):
+    folder, model = trained
+    for prompt in ("", "  "):
+        (found,) = model.continue_(prompt, 1, max_length=6)
+        assert regard("continue", folder, prompt, "--length", "6").out == f"{prompt}{found.text}\n"
+    assert regard("continue", folder, "--length", "6", stdin=b"") == (0, "", "")
+    texts = [model.continue_(line, 1, max_length=6)[0].text for line in ("", "a")]
+    assert regard("continue", folder, "--length", "6", stdin=b"\na\n").out == f"{texts[0]}\na{texts[1]}\n"
+
+
+@pytest.fixture(scope="module")
+def short(tmp_path_factory):
+    """There are places for a few words only."""
+    folder = tmp_path_factory.mktemp("short")
+    values = tasks.recipe("recurrent_texts", tasks.write(folder, "recurrent_texts"), updates=2, validate_every=2)
+    sizes = "hidden_size: 8, feedforward_size: 8, layers: 1, attention: {heads: 2}"
+    decoder = f"model.decoder={{kind: transformer, {sizes}, positions: learned, longest: 8}}"
+    run.train(parse(Recipe, override(values, [decoder])), folder / "run", talk=False)
+    return folder / "run"
+
+
+@pytest.mark.parametrize("options", [[], ["--scores"], ["--greedy"]])
+def test_a_prompt_that_is_too_long_fails_alone(short, options):
+    code, out, err = regard("continue", short, *options, stdin=b"a\n" + b"b " * 9 + b"\nc\n")
+    assert (code, out.count("\n"), out.split("\n")[1]) == (2, 3, "")
+    assert err.startswith("error: <stdin>:2: too long: the target has 10 tokens with its start mark")
+    assert err.endswith("; its output is empty\n")
+    assert refused("continue", short, "b " * 9, *options).startswith("the prompt: too long: the target has 10 tokens")
+
+
+def test_a_line_that_is_no_text_fails_alone(short, monkeypatch):
+    monkeypatch.setattr("regard.data.lines.LONGEST", 9)
+    code, out, err = regard("continue", short, stdin=b"a\n" + b"b " * 9 + b"\nc\n")
+    assert (code, out.count("\n"), out.split("\n")[1]) == (2, 3, "")
+    assert err.startswith("error: <stdin>:2: longer than 0 MB")

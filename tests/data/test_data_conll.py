@@ -66,8 +66,8 @@ def test_a_tree_without_columns_named_is_form_and_upos(tmp_path):
         (4, "2\tca\tcan\tAUX", "4 columns instead of 10 (CoNLL-U separates columns by tabs)"),
         (6, "4\tgo\tgo\tVERB\tVB\t_\t0\troot\t_\t_", "the token's id is '4' where 3 is expected"),
         (7, "4\tgo\tgo\t_\tVB\t_\t0\troot\t_\t_", "the upos of 'go' is not given (_)"),
-        (7, "4\t \tgo\tVERB\tVB\t_\t0\troot\t_\t_", "the source is empty, or has white space in it that is no space"),
-        (7, "4\tg\xa0o\tgo\tVERB\tVB\t_\t0\troot\t_\t_", "the source is empty, or has white space"),
+        (7, "4\t \tgo\tVERB\tVB\t_\t0\troot\t_\t_", "nothing is written for the source, or white space that is no space"),
+        (7, "4\tg\xa0o\tgo\tVERB\tVB\t_\t0\troot\t_\t_", "nothing is written for the source, or white space"),
     ],
 )
 def test_faults_in_trees_are_told_by_their_lines(line, text, told, tmp_path):
@@ -101,6 +101,17 @@ def test_columns_of_conll_are_counted_from_either_side(tmp_path):
     assert read(table(tmp_path / "a.conll", SHARED, source=0, tags=-1)) == (expected, [])
     tabs = [line.replace(" ", "\t") for line in SHARED]
     assert read(table(tmp_path / "a.conll", tabs, source=0, tags=3)) == (expected, [])
+
+
+def test_comments_above_a_sentence_are_left_out(tmp_path):
+    """As in CoNLL 2012, MultiCoNER and many others; a # in a sentence stays a word, whatever stands beside it."""
+    lines = ["#begin document (a/b); part 000", "# id 17 domain=en", "#", "EU B-ORG", "# O", "", "# O", "9 O", "",
+             "# a comment of seven words or so", "# O", "", "#end document"]  # fmt: skip
+    rows, faults = read(table(tmp_path / "a.conll", lines, source=0, tags=-1))
+    assert (rows, faults) == ([(4, "EU #", "B-ORG O"), (7, "# 9", "O O"), (11, "#", "O")], [])
+    inside = ["EU B-ORG", "# what is this ?", "x O"]
+    _, faults = read(table(tmp_path / "a.conll", inside, source=0, tags=-1))
+    assert faults == [f"{tmp_path / 'a.conll'}:2: 5 columns instead of 2, as the sentence's first token has (line 1)"]
 
 
 def test_faults_in_conll_are_told_by_their_lines(tmp_path):

@@ -195,6 +195,65 @@ def test_pictures_are_read_as_they_are_looked_at(tmp_path):
     np.testing.assert_array_equal(read_image(grey, (2, 2, 3)), np.full((2, 2, 3), 9))
 
 
+FLAG = np.array([[[200, 30, 30]] * 5, [[20, 40, 220]] * 5], np.uint8)
+KINDS = {
+    "cmyk.tif": ("CMYK", {}), "ycc.tif": ("YCbCr", {}), "palette.png": ("P", {}), "alpha.png": ("RGBA", {}),
+    "animated.gif": ("P", {"save_all": True, "append_images": [pillow.new("P", (5, 2), 3)]}),
+    "animated.png": ("RGB", {"save_all": True, "append_images": [pillow.new("RGB", (5, 2))]}),
+    "pages.tif": ("RGB", {"save_all": True, "append_images": [pillow.new("RGB", (5, 2))]}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_every_kind_of_colours_is_read_and_the_first_picture_of_several(name, tmp_path):
+    mode, options = KINDS[name]
+    flag = pillow.fromarray(FLAG)
+    flag = flag.quantize(8) if mode == "P" else flag.convert(mode)
+    flag.save(tmp_path / name, **options)
+    assert np.abs(read_image(tmp_path / name).astype(int) - FLAG).max() <= 3
+    grey = read_image(tmp_path / name, (2, 5, 1))[..., 0].astype(int)
+    assert np.abs(grey - FLAG @ [0.299, 0.587, 0.114]).max() <= 3
+
+
+def test_grey_stays_grey_where_a_grey_is_transparent(tmp_path):
+    ink = saved(tmp_path / "a.png", np.array([[7, 9]], np.uint8), transparency=7)
+    np.testing.assert_array_equal(read_image(ink)[..., 0], [[255, 9]])
+
+
+def test_a_dark_picture_of_16_bits_is_dark(tmp_path):
+    """Whatever its brightest pixel is."""
+    assert read_image(saved(tmp_path / "a.png", np.full((2, 2), 200, np.uint16))).max() == 0
+
+
+@pytest.mark.parametrize(
+    "values",
+    [np.full((2, 2), 0.5, np.float32), np.full((2, 2), np.nan, np.float32), np.full((2, 2), -3, np.float32),
+     np.full((2, 2), 1 << 30, np.int32), np.full((2, 2), -5, np.int32)],
+)  # fmt: skip
+def test_numbers_that_are_no_brightness_are_refused(values, tmp_path):
+    """Of 0.5 nobody knows whether 1 or 255 is white."""
+    with pytest.raises(DataError, match="its numbers are not 0 to 255 or 0 to 65535: save it with 8 bits"):
+        read_image(saved(tmp_path / "a.tif", values))
+
+
+@pytest.mark.parametrize("values", [np.full((2, 2), 0xABCD, np.int32), np.full((2, 2), 0xAB, np.float32)])
+def test_whole_numbers_of_one_or_two_bytes_are_read(values, tmp_path):
+    np.testing.assert_array_equal(read_image(saved(tmp_path / "a.tif", values))[..., 0], np.full((2, 2), 0xAB))
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_a_header_tells_how_a_photograph_stands(orientation, tmp_path):
+    """So that boxes fall where they belong, and all fit the largest."""
+    exif = pillow.Exif()
+    exif[0x0112] = orientation
+    path = saved(tmp_path / "a.png", np.zeros((2, 9, 3), np.uint8), exif=exif)
+    assert pictures.header(path) == read_image(path).shape[:2]
+    small = saved(tmp_path / "b.png", np.zeros((3, 3, 3), np.uint8))
+    files = Pairs(source=lines(tmp_path / "n.txt", [small.name, path.name]), target=lines(tmp_path / "t.txt", "ab"))
+    fields = fields_of(files, fit="pad")
+    assert len(build(tmp_path, files, fields)) == 2
+
+
 def test_arrays_of_colours_are_grey_as_pillow_has_them(tmp_path):
     colours = np.random.default_rng(1).integers(0, 256, (9, 9, 3), np.uint8)
     np.save(tmp_path / "a.npy", colours)

@@ -1,6 +1,8 @@
 """F1 of labels and of spans by hand; spans as the script conlleval reads them."""
 
 import random
+import re
+from itertools import groupby
 
 import pytest
 
@@ -61,6 +63,27 @@ def test_the_interval_of_a_label_is_that_of_resampled_rows():
 )
 def test_spans_are_those_of_conlleval(tags, found):
     assert spans(tags.split()) == found
+
+
+def written_out(tags):
+    """Runs of one kind, each cut by a regular expression."""
+    found, at = [], 0
+    for kind, run in groupby(tags, key=lambda tag: tag.partition("-")[2]):
+        prefixes = "".join(tag[0] for tag in run)
+        if kind:
+            found += [(kind, (at + one.start(), at + one.end())) for one in re.finditer("[BI]I*E?|E|S", prefixes)]
+        at += len(prefixes)
+    return found
+
+
+@pytest.mark.parametrize("prefixes", ["BI", "I", "BIE", "BIES", "ES"])
+def test_spans_of_any_tags_are_those_of_an_expression(prefixes):
+    chance, seen = random.Random(prefixes), 0
+    for _ in range(3000):
+        tags = chance.choices(["O", *(f"{one}-{kind}" for one in prefixes for kind in ("X", "Y"))], k=chance.randint(0, 7))
+        assert spans(tags) == written_out(tags)
+        seen += len(spans(tags))
+    assert seen > 3000
 
 
 def test_span_f1_by_hand():

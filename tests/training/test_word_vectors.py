@@ -1,6 +1,7 @@
 """Word vectors of others: both formats, faults by their lines, coverage, frozen or not, killed or not."""
 
 import gzip
+import struct
 
 import pytest
 import tasks
@@ -42,13 +43,33 @@ def test_both_formats_are_read(header, name, tmp_path):
         (["a 1 2 3", "b 1 nan 3"], r"v\.txt:2: a vector with a number that is not finite"),
         (["2 3", "a 1 2 3"], r"v\.txt: its first line says that there are 2 vectors, and there are 1: copy it again"),
         (["4 3"], r"v\.txt: its first line says that there are 4"),
-        (["word"], r"v\.txt:1: 0 numbers after the word"),
+        (["4 2", "a 1 2 3"], r"v\.txt:2: 3 numbers after the word, where vectors have 2, by its first line"),
+        (["4 0", "a 1 2 3"], r"v\.txt:2: no numbers after the word; spaces or tabs separate them, by its first line"),
+        (["word"], r"v\.txt:1: no numbers after the word; spaces or tabs separate them"),
+        (["a,1,2"], r"v\.txt:1: no numbers after the word; spaces or tabs separate them"),
+        (["a 1 2", "b"], r"v\.txt:2: 0 numbers after the word, where vectors have 2"),
         ([], r"v\.txt: no vectors"),
     ],
 )
 def test_faults_are_told_by_their_lines(lines, told, tmp_path):
     with pytest.raises(DataError, match=told):
         read_word_vectors(write(tmp_path / "v.txt", lines), {"a", "b"})
+
+
+def test_tabs_and_more_spaces_separate_too_and_empty_lines_are_nothing(tmp_path):
+    lines = ["2 2", "a\t1\t2", "", " b  3 4 ", ""]
+    found = read_word_vectors(write(tmp_path / "v.txt", lines), {"a", "b"})
+    assert {word: vector.tolist() for word, vector in found.vectors.items()} == {"a": [1, 2], "b": [3, 4]}
+    assert found.lines == 2
+
+
+@pytest.mark.parametrize("values", [[1.5, -2], [0, 0]])
+def test_word2vecs_bytes_are_known(values, tmp_path):
+    """Some are no UTF-8, and some have zeros."""
+    numbers = struct.pack("<2f", *values)
+    (tmp_path / "v.bin").write_bytes(b"2 2\n" + b"".join(word + b" " + numbers + b"\n" for word in (b"a", b"b")))
+    with pytest.raises(DataError, match=r"v\.bin: numbers as bytes, as word2vec writes them with -binary 1; save it as text"):
+        read_word_vectors(tmp_path / "v.bin", {"a"})
 
 
 def test_a_word_that_is_no_utf8_is_passed_over(tmp_path):
