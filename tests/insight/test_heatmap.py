@@ -28,6 +28,7 @@ LATIN = ["puella", "parva", "in", "horto", "rosas", "videt"]
 ENGLISH = ["the", "small", "girl", "sees", "roses", "in", "the", "garden"]
 ODD = ["<script>alert(1)</script>", "$x$", "$", "\\frac", "שלום", "مرحبا", "e\u0301te\u0301", "👩\u200d👩\u200d👧"]
 ODD += ["日本語", "a\nb", " ", "", "\x1b[31m", "\ud800", "\uffff", "\u202eabc", '"&amp;"', "x" * 500]
+ODD += ["🇩🇪🇫🇷", "👍🏽", "☕\ufe0f", "ก็", "हिन्दी", "Z" + "\u0351" * 40, "\u200bzw", "a\u200cb", "\ufeff", "ﷺ"]
 
 
 def heat(source, target, title="", seed=1):
@@ -94,7 +95,7 @@ def test_weights_must_fit_the_words(kind, tmp_path):
 def test_terminal_stays_within_the_width(name, width, color):
     lines = terminal(HEATMAPS[name], width, color).split("\n")
     assert max(cell_len(ESCAPE.sub("", line)) for line in lines) <= width
-    assert all(character.isprintable() or character == "\u200d" for line in lines for character in ESCAPE.sub("", line))
+    assert all(character.isprintable() or character in "\u200c\u200d" for line in lines for character in ESCAPE.sub("", line))
 
 
 def test_terminal_names_all_words_and_the_strongest():
@@ -310,6 +311,25 @@ def test_printable_shows_what_would_not_be_seen():
 
 def test_graphemes_keep_together_what_is_read_together():
     assert graphemes("e\u0301a👩\u200d👩\u200d👧日") == ["e\u0301", "a", "👩\u200d👩\u200d👧", "日"]
+
+
+def test_a_flag_is_one_letter_and_two_flags_are_two():
+    assert graphemes("a🇩🇪🇫🇷👍🏽") == ["a", "🇩🇪", "🇫🇷", "👍🏽"]
+    header = terminal(Heatmap(["🇩🇪🇫🇷"], ["x"], np.ones((1, 1))), 80, color=False).splitlines()[:2]
+    assert [line.strip() for line in header] == ["🇩🇪", "🇫🇷"]
+
+
+def test_letters_keep_few_marks_and_what_has_no_width_is_seen():
+    assert printable("e\u0301" + "Z" + "\u0351" * 40) == "e\u0301" + "Z" + "\u0351" * 6 + "\ufffd"
+    assert printable("\u200ba\u00adb\u200e") == "\ufffda\ufffdb\ufffd"
+    assert printable("a\u200cb ☕\ufe0f") == "a\u200cb ☕\ufe0f"
+
+
+def test_marks_without_a_font_are_named_on_a_letter_and_selectors_are_not(monkeypatch):
+    monkeypatch.setattr(fonts, "installed", lambda: {"Letters": "letters.ttf"})
+    monkeypatch.setattr(fonts, "characters_of", {"letters.ttf": set(range(128))}.__getitem__)
+    assert fonts.fonts_for(["e\u0301\u200d\ufe0f"])[1] == ["\u0301"]
+    assert "no installed font has ◌\u0301:" in fonts.advice(["\u0301"])
 
 
 @pytest.mark.parametrize(("text", "expected"), [("horto", "horto"), ("hortos", "hort…"), ("日本語", "日本…"), ("", "")])
