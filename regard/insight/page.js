@@ -61,6 +61,7 @@ function choose(look, state) {  // what is shown: names of rows and columns, wei
     && (state.layer === "rollout" || !view.head || state.head === "mean" || String(view.head) === state.head));
   const [first] = some.length ? some : same;
   state.view = first;
+  state.some = some.length ? some : same;
   state.rows = look.sides[first.rows];
   state.columns = look.sides[first.columns];
   const known = ["reading", "cross"].includes(first.kind) ? look.gold : [];  // whether each true link is a sure one
@@ -69,14 +70,15 @@ function choose(look, state) {  // what is shown: names of rows and columns, wei
   state.weights = some.length > 1 ? mean(some) : decode(first);
 }
 
-function named(look, state) {  // what is shown, as its title says in the first view
+function named(look, state) {  // what is shown, in the words of AttentionMap.name
   const told = look.told[state.map], one = state.view;
   if (one.kind === "reading") return [look.model, told].filter(Boolean).join(": ");
   if (one.rollout) return `${look.model}: ${told}, rollout`;
-  const layers = [...new Set(look.views.filter((view) => view.kind === state.map && view.layer).map((view) => view.layer))];
-  const some = state.layer === "all" && layers.length > 1, layer = state.layer === "all" ? layers[0] : state.layer;
-  const where = some ? ", mean of layers" : layer ? `, layer ${layer}` : "";
-  return `${look.model}: ${told}${where}, ${state.head === "mean" ? "mean of heads" : `head ${state.head}`}`;
+  const part = (key) => {
+    const found = new Set(state.some.map((view) => view[key]));
+    return found.size === 1 ? `${key} ${one[key]}` : `mean of ${key}s`;
+  };
+  return `${look.model}: ${told}, ${part("layer")}, ${part("head")}`;
 }
 
 function write(figure, look, state) {  // what the picture shows, as text

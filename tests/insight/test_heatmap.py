@@ -363,6 +363,12 @@ def test_views_are_heads_or_means_of_them():
     np.testing.assert_allclose(view(maps, View("cross", 1)).heatmap.weights, weights[0].mean(0))
     np.testing.assert_allclose(view(maps, View()).heatmap.weights, weights.mean((0, 1)))
     assert view(maps, View("cross", 2, 1)).heatmap.title == "run: attention to the source, layer 2, head 1"
+    titles = {
+        View("cross", 2): "layer 2, mean of heads",
+        View(head=2): "mean of layers, head 2",
+        View("encoder"): "layer 1, head 1",
+    }
+    assert all(view(maps, wanted).heatmap.title.endswith(f", {told}") for wanted, told in titles.items())
     assert view(maps, View("encoder", rollout=True)) is maps[-1]
     for wanted, told in (
         (View("cross", 3), "has 2 layers and 2 heads"),
