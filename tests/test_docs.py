@@ -14,10 +14,7 @@ ROOT = Path(__file__).parents[1]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 BLOCK = re.compile(r"^```(bash|python)\n(.*?)^```\n(<!-- not run: .+ -->)?", re.MULTILINE | re.DOTALL)
 SHORT = {"gallery.md"}  # what takes minutes there is run for two updates, and experiments in their setting `smoke`
-FEW = (
-    "data.corpus.size=60 training.updates=2 training.warmup=1 training.validate_every=2 training.save_every=1 "
-    "training.log_every=1 decoding.max_length=8"
-)
+FEW = "training.updates=2 training.warmup=1 training.validate_every=2 training.save_every=1"
 PRINTS = re.compile(r"# prints: (.+)$", re.MULTILINE)
 
 
@@ -28,8 +25,12 @@ def printed(code, output):
 
 def shortened(code):
     """The same commands with less work."""
-    lines = code.replace("\\\n", " ").replace(" --quick", " --setting smoke").splitlines(keepends=True)
-    return "".join(f"{line.rstrip()} {FEW}\n" if line.startswith("regard train ") else line for line in lines)
+    lines = code.replace("\\\n", " ").replace(" --quick", " --setting smoke").splitlines()
+    return "\n".join(f"{line} {less(line)}" if line.startswith("regard train ") else line for line in lines)
+
+
+def less(command):
+    return FEW if "--source" in command else f"{FEW} data.corpus.size=60 decoding.max_length=8"
 
 
 def blocks(document):

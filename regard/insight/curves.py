@@ -33,6 +33,7 @@ class Series(NamedTuple):
     x: Sequence[Any]
     y: Sequence[float | None]  # None: nothing was measured there
     spread: Sequence[float] | None = None
+    marks: Sequence[str] | None = None  # written after the figure of each bar
 
     @property
     def values(self) -> Float[np.ndarray, "points"]:
@@ -78,7 +79,9 @@ class Bars(NamedTuple):
             style = {"color": COLOURS[number % len(COLOURS)], "edgecolor": "black", "linewidth": 0.5}
             bars = axes.bar(places, one.values, width, yerr=one.spread, capsize=2, label=printable(one.name), **style)
             if len(groups) * len(self.series) <= 24:
-                axes.bar_label(bars, ["" if value is None else f"{value:.3g}" for value in one.y], fontsize=6, padding=1)
+                told = zip(one.y, one.marks or [""] * len(one.y), strict=True)
+                told = ["" if value is None else f"{value:.3g}{mark}" for value, mark in told]
+                axes.bar_label(bars, told, fontsize=6, padding=1)
         names = labels(map(str, groups), 24)
         axes.set_xticks(range(len(groups)), names, fontsize=8, rotation=35 * (sum(map(len, names)) > 40), ha="center")
         axes.grid(axis="y", alpha=0.3)
