@@ -115,6 +115,7 @@ class Picture(NamedTuple):
     title: str
     panels: Sequence[Panel]
     caption: str = ""
+    one_scale: bool = False  # whether all panels have the same y axis, so that their heights can be compared
 
 
 def figure_of(picture: Picture) -> "Figure":
@@ -133,6 +134,10 @@ def figure_of(picture: Picture) -> "Figure":
         panel.draw(axes)
         axes.set(xlabel=panel.x, ylabel=panel.y)
         axes.set_title(printable(panel.title), fontsize=9)
+    if picture.one_scale:
+        lows, highs = zip(*(axes.get_ylim() for axes in figure.axes), strict=True)
+        for axes in figure.axes:
+            axes.set_ylim(min(lows), max(highs))
     if picture.caption:
         figure.supxlabel(printable(picture.caption), fontsize=7, wrap=True, **style)
     return figure

@@ -10,7 +10,7 @@ import numpy as np
 from regard.data.links import links_from_weights
 from regard.insight.heatmap import GOLD_TOLD, Heatmap, Sheet, labels, longest, printable, sheet_of, tell
 
-INK, GOLD, EDGE = "#08519c", "#d97706", "#c6dbef"
+INK, GOLD, EDGE = "#08519c", "#b45309", "#c6dbef"
 LETTER = 8  # the width of a letter, on average
 
 

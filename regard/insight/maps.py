@@ -17,6 +17,7 @@ class MapKind(NamedTuple):
     columns: str
     told: str
     stacked: bool = False  # whether layers of it lie on each other as in a Transformer, so that it has a rollout
+    headed: bool = True  # whether it has heads
 
 
 ATTENTION_MAPS: dict[str, MapKind] = {
@@ -28,8 +29,8 @@ ATTENTION_MAPS: dict[str, MapKind] = {
     "decoder_recurrence": MapKind("written", "read", "self-attention in the decoder's recurrence"),
     "pooling": MapKind("whole", "source", "pooling"),
     "copy": MapKind("written", "copied", "copying"),
-    "encoder_experts": MapKind("source", "experts", "experts of the encoder"),
-    "decoder_experts": MapKind("written", "experts", "experts of the decoder"),
+    "encoder_experts": MapKind("source", "experts", "experts of the encoder", headed=False),
+    "decoder_experts": MapKind("written", "experts", "experts of the decoder", headed=False),
 }
 
 
@@ -53,7 +54,8 @@ class AttentionMap(NamedTuple):
         if self.rollout:
             return f"{told}, rollout"
         layer = "mean of layers" if self.layer is None else f"layer {self.layer}"
-        return f"{told}, {layer}, {'mean of heads' if self.head is None else f'head {self.head}'}"
+        head = ", mean of heads" if self.head is None else f", head {self.head}"
+        return f"{told}, {layer}{head if ATTENTION_MAPS[self.kind].headed else ''}"
 
 
 def rollout(layers: Sequence[Float[np.ndarray, "time time"]]) -> Float[np.ndarray, "time time"]:

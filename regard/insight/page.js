@@ -44,7 +44,7 @@ function controls(figure, look, state, changed) {
     if (![...number("layer"), ["all"], ...rolled].some(([key]) => key === state.layer)) state.layer = "all";
     if (![...number("head"), ["mean"]].some(([key]) => key === state.head)) state.head = "mean";
     choice("layer", [["all", "mean of all"], ...number("layer"), ...rolled], state.layer);
-    if (state.layer !== "rollout") choice("head", [["mean", "mean of all"], ...number("head")], state.head);
+    if (state.layer !== "rollout" && look.headed.includes(state.map)) choice("head", [["mean", "mean of all"], ...number("head")], state.head);
   };
   for (const [name, factor] of [["−", 1 / 1.4], ["+", 1.4]]) {
     const button = element("button", { type: "button", "aria-label": factor > 1 ? "larger cells" : "smaller cells" }, name);
@@ -78,7 +78,7 @@ function named(look, state) {  // what is shown, in the words of AttentionMap.na
     const found = new Set(state.some.map((view) => view[key]));
     return found.size === 1 ? `${key} ${one[key]}` : `mean of ${key}s`;
   };
-  return `${look.model}: ${told}, ${part("layer")}, ${part("head")}`;
+  return `${look.model}: ${told}, ${part("layer")}${look.headed.includes(one.kind) ? `, ${part("head")}` : ""}`;
 }
 
 function write(figure, look, state) {  // what the picture shows, as text

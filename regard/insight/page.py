@@ -85,6 +85,7 @@ def figure_data(figure: PageFigure) -> dict[str, Any]:
         "sides": sides,
         "told": told,
         "model": model,
+        "headed": [name for name, kind in ATTENTION_MAPS.items() if kind.headed],
         "peak": max(one.heatmap.peak for one in views),
         "gold": [[row, column, (column, row) in whole.gold] for column, row in sorted(whole.gold | whole.possible)],
         "chances": [{"word": one.word, "probability": one.probability, "others": others_of(one)} for one in figure.chances],

@@ -369,6 +369,7 @@ def test_views_are_heads_or_means_of_them():
         View("encoder"): "layer 1, head 1",
     }
     assert all(view(maps, wanted).heatmap.title.endswith(f", {told}") for wanted, told in titles.items())
+    assert AttentionMap("encoder_experts", 2, 1, maps[0].heatmap).name == "experts of the encoder, layer 2"  # no heads
     assert view(maps, View("encoder", rollout=True)) is maps[-1]
     for wanted, told in (
         (View("cross", 3), "has 2 layers and 2 heads"),

@@ -153,11 +153,11 @@ def test_true_links_have_the_colour_of_the_legend(browser, tmp_path):
     pixels = (
         "const canvas = document.querySelector('canvas'), scale = window.devicePixelRatio || 1; let found = 0;"
         "const all = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data;"
-        "for (let at = 0; at < all.length; at += 4) found += all[at] === 217 && all[at + 1] === 119 && all[at + 2] === 6;"
+        "for (let at = 0; at < all.length; at += 4) found += all[at] === 180 && all[at + 1] === 83 && all[at + 2] === 9;"
         "return found / scale"
     )
     known = browser.run(pixels)
-    assert browser.run("return getComputedStyle(document.querySelector('.legend')).color") == "rgb(217, 119, 6)"
+    assert browser.run("return getComputedStyle(document.querySelector('.legend')).color") == "rgb(180, 83, 9)"
     browser.run("const one = document.querySelector('select.map'); one.value = 'cross'; one.dispatchEvent(new Event('change'))")
     assert known > 60
     assert browser.run(pixels) == known  # the same two words in every head
