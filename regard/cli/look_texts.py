@@ -108,11 +108,18 @@ def unread(trained: Trained, texts: Sequence[str], targets: Sequence[str] | None
     return problems
 
 
+class Looked(NamedTuple):
+    """At one text: by the run that was named, and by all that are shown, while they write the same output."""
+
+    own: Look
+    shown: list[Look]
+
+
 def looked(
     models: Sequence[Trained], first: Trained, row: tuple[str, str | None], links: Links | None, wanted: Wanted,
     every: bool, tokens: bool | None, beam: int | None,
-) -> list[Look]:  # fmt: skip
-    """One for each model, while all write the same output: that of the run which was named."""
+) -> Looked:  # fmt: skip
+    """One look for each model; the output is that of the run which was named."""
     maps, (text, target) = every or wanted.chosen or beam is not None, row
     own = first.look(text, target, tokens, maps, **({} if beam is None else {"beam": beam}))
     output = own.output if {"source", "target"} <= first.fields.keys() else None
@@ -121,7 +128,7 @@ def looked(
         looks = [one.against(*links) for one in looks]
     if wanted.chosen and not wanted.grid:
         looks = [one.view(*(View(past_of(one)) if wanted.past else wanted.view)) for one in looks]
-    return looks
+    return Looked(own, looks)
 
 
 def past_of(look: Look) -> str:
@@ -141,26 +148,26 @@ def pictured(looks: Sequence[Look], wanted: Wanted) -> "Heatmap | Sheet":
     return looks[0].heatmap if len(looks) == 1 else SideBySide(looks).sheet
 
 
-def tell(found: Sequence[Sequence[Look]], wanted: Wanted, beam: bool) -> None:
-    """On the terminal: the output, each map, and what else was probable."""
+def tell(found: Sequence[Looked], wanted: Wanted, beam: bool) -> None:
+    """On the terminal: the output, each map, and what else was probable to the run that was named."""
     color = sys.stdout.isatty() and "NO_COLOR" not in os.environ
-    for looks in found:
+    for own, looks in found:
         heatmaps = looks[0].grid(wanted.view.kind).heatmaps if wanted.grid else [one.heatmap for one in looks]
-        head = [looks[0].text if wanted.past else looks[0].output]
+        head = [own.text if wanted.past else own.output]
         typer.echo("\n\n".join([*head, *(terminal(one, color=color) for one in heatmaps)]))
         if beam:
-            typer.echo(f"\n{probabilities(looks[0].chances, looks[0].candidates)}")
+            typer.echo(f"\n{probabilities(own.chances, own.candidates)}")
 
 
-def write(found: Sequence[Sequence[Look]], wanted: Wanted, files: Files) -> None:
-    for number, looks in enumerate(found, start=1):
+def write(found: Sequence[Looked], wanted: Wanted, files: Files) -> None:
+    for number, (_, looks) in enumerate(found, start=1):
         for kind, path in files.drawn():
             draw(pictured(looks, wanted), kind, path if len(found) == 1 else numbered(path, number))
     if files.html is not None:
-        write_page([[one.page_figure for one in looks] for looks in found], files.html)
+        write_page([[one.page_figure for one in looks] for _, looks in found], files.html)
         typer.echo(f"written: {files.html}", err=True)
     if files.json is not None:
-        files.json.write_text("".join(json_line(one.as_dict()) for looks in found for one in looks), "utf-8")
+        files.json.write_text("".join(json_line(one.as_dict()) for _, looks in found for one in looks), "utf-8")
         typer.echo(f"written: {files.json}", err=True)
 
 

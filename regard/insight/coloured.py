@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 BLUE, WHITE, RED = (33, 102, 172), (247, 247, 247), (178, 24, 43)  # the ends and the middle of matplotlib's RdBu
 WIDTH = 96  # columns of a picture
+INDENT = 2  # of what continues a line
 MONOSPACED = "DejaVu Sans Mono"
 
 
@@ -89,8 +90,8 @@ def placed(text: Coloured, width: int = WIDTH) -> Iterator[Placed]:
         for token, value in line:
             shown = printable(token)
             size = cell_len(shown)
-            if column and column + size > width:
-                row, column = row + 1, 0
+            if column > INDENT and column + size > width:
+                row, column = row + 1, INDENT
             yield Placed(shown, value, column, row, size)
             column += size + cell_len(text.separator)
         row += 1

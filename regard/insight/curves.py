@@ -19,6 +19,11 @@ if TYPE_CHECKING:
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 MARKERS, DASHES = "osD^vP*", ("-", "--", "-.", ":")
 ACROSS = 3  # panels side by side
+LEGEND: dict[str, Any] = {
+    "framealpha": 0.8,
+    "edgecolor": "none",
+    "borderpad": 0.2,
+}  # lines behind it stay seen, and it readable
 
 
 class Series(NamedTuple):
@@ -28,6 +33,7 @@ class Series(NamedTuple):
     x: Sequence[Any]
     y: Sequence[float | None]  # None: nothing was measured there
     spread: Sequence[float] | None = None
+    marks: Sequence[str] | None = None  # written after the figure of each bar
 
     @property
     def values(self) -> Float[np.ndarray, "points"]:
@@ -55,7 +61,7 @@ class Lines(NamedTuple):
         if self.log_y:
             axes.set_yscale("log")
         axes.grid(alpha=0.3)
-        axes.legend(frameon=False, fontsize=7, ncols=1 + (len(self.series) > 8))
+        axes.legend(fontsize=7, ncols=1 + (len(self.series) > 8), **LEGEND)
 
 
 class Bars(NamedTuple):
@@ -73,13 +79,15 @@ class Bars(NamedTuple):
             style = {"color": COLOURS[number % len(COLOURS)], "edgecolor": "black", "linewidth": 0.5}
             bars = axes.bar(places, one.values, width, yerr=one.spread, capsize=2, label=printable(one.name), **style)
             if len(groups) * len(self.series) <= 24:
-                axes.bar_label(bars, ["" if value is None else f"{value:.3g}" for value in one.y], fontsize=6, padding=1)
+                told = zip(one.y, one.marks or [""] * len(one.y), strict=True)
+                told = ["" if value is None else f"{value:.3g}{mark}" for value, mark in told]
+                axes.bar_label(bars, told, fontsize=6, padding=1)
         names = labels(map(str, groups), 24)
         axes.set_xticks(range(len(groups)), names, fontsize=8, rotation=35 * (sum(map(len, names)) > 40), ha="center")
         axes.grid(axis="y", alpha=0.3)
         axes.set_axisbelow(True)
         if len(self.series) > 1:
-            axes.legend(frameon=False, fontsize=7)
+            axes.legend(fontsize=7, **LEGEND)
 
 
 class Map(NamedTuple):
@@ -94,6 +102,8 @@ class Map(NamedTuple):
         most = float(np.abs(self.values).max()) or 1.0
         image = axes.imshow(self.values, cmap="RdBu_r", vmin=-most, vmax=most, aspect="auto", interpolation="nearest")
         axes.figure.colorbar(image, ax=axes, shrink=0.8)
+        for side in (axes.xaxis, axes.yaxis):  # rows and columns have whole numbers
+            side.get_major_locator().set_params(integer=True, min_n_ticks=1)
 
 
 Panel = Lines | Bars | Map
@@ -105,6 +115,7 @@ class Picture(NamedTuple):
     title: str
     panels: Sequence[Panel]
     caption: str = ""
+    one_scale: bool = False  # whether all panels have the same y axis, so that their heights can be compared
 
 
 def figure_of(picture: Picture) -> "Figure":
@@ -123,6 +134,10 @@ def figure_of(picture: Picture) -> "Figure":
         panel.draw(axes)
         axes.set(xlabel=panel.x, ylabel=panel.y)
         axes.set_title(printable(panel.title), fontsize=9)
+    if picture.one_scale:
+        lows, highs = zip(*(axes.get_ylim() for axes in figure.axes), strict=True)
+        for axes in figure.axes:
+            axes.set_ylim(min(lows), max(highs))
     if picture.caption:
         figure.supxlabel(printable(picture.caption), fontsize=7, wrap=True, **style)
     return figure
@@ -132,5 +147,5 @@ def save(picture: Picture, path: Path) -> list[Path]:
     """As `path`.png and `path`.svg; the names of both."""
     figure, paths = figure_of(picture), [path.with_name(f"{path.name}.{suffix}") for suffix in ("png", "svg")]
     for one in paths:
-        figure.savefig(one, dpi=140, facecolor="white")
+        figure.savefig(one, dpi=120, facecolor="white")
     return paths

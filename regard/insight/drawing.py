@@ -10,7 +10,7 @@ import numpy as np
 from regard.data.links import links_from_weights
 from regard.insight.heatmap import GOLD_TOLD, Heatmap, Sheet, labels, longest, printable, sheet_of, tell
 
-INK, GOLD = "#08519c", "#d97706"
+INK, GOLD, EDGE = "#08519c", "#b45309", "#c6dbef"
 LETTER = 8  # the width of a letter, on average
 
 
@@ -84,10 +84,10 @@ def draw(heatmap: Heatmap) -> Drawing:
 
 def svg_scale(heatmap: Heatmap, left: int, top: int) -> str:
     """0 to 1 in every picture: a shade means the same in all of them."""
-    steps = [f'<rect x="{14 + 12 * step}" width="12" height="10" fill-opacity="{step / 8}"/>' for step in range(9)]
+    steps = "".join(f'<rect x="{14 + 12 * step}" width="12" height="10" fill-opacity="{step / 8}"/>' for step in range(9))
     ends = f'<text y="10" font-size="11">0</text><text x="128" y="10" font-size="11">{heatmap.peak:g}</text>'
     gold = f'<text x="150" y="10" font-size="11" fill="{GOLD}">{GOLD_TOLD}</text>' if heatmap.gold | heatmap.possible else ""
-    return f'<g class="scale" transform="translate({left} {top})">{ends}<g fill="{INK}">{"".join(steps)}</g>{gold}</g>'
+    return f'<g class="scale" transform="translate({left} {top})">{ends}<g fill="{INK}" stroke="{EDGE}">{steps}</g>{gold}</g>'
 
 
 def svg_gold(heatmap: Heatmap, frame: Frame) -> str:
@@ -125,4 +125,4 @@ def svg_cells(heatmap: Heatmap, source: Sequence[str], target: Sequence[str], fr
         corner = f'x="{left + column * cell}" y="{top + row * cell}" width="{cell}" height="{cell}"'
         told = escape(tell(source[column], target[row], float(heatmap.weights[row, column])))
         lines.append(f'<rect class="cell" {corner} fill-opacity="{shade:.3f}"><title>{told}</title></rect>')
-    return "\n".join([f'<g fill="{INK}" stroke="#c6dbef" stroke-width="0.5">', *lines, "</g>"])
+    return "\n".join([f'<g fill="{INK}" stroke="{EDGE}" stroke-width="0.5">', *lines, "</g>"])

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from regard.errors import UserError
-from regard.insight.drawing import GOLD, svg
+from regard.insight.drawing import EDGE, GOLD, svg
 from regard.insight.fonts import advice, fonts_for
 from regard.insight.heatmap import GOLD_TOLD, STRONG, Heatmap, Sheet, digits, labels, longest, printable, sheet_of
 from regard.insight.page import html
@@ -23,7 +23,6 @@ WIDEST = 12  # inches
 LARGEST_CELL = 0.34
 SMALLEST = 4  # points of a letter
 NUMBERED = 30  # up to so many words a side, cells carry their weights in digits
-EDGE = "#c6dbef"
 
 
 def save(form: str, picture: Heatmap | Sheet, path: Path) -> None:

@@ -33,7 +33,7 @@ def characters_of(path: str) -> frozenset[int]:
 
 def fonts_for(texts: Iterable[str]) -> tuple[list[str], list[str]]:
     """The fonts to draw these texts with, and the characters that none of those installed has."""
-    wanted = {ord(one) for text in texts for one in text if not one.isspace() and unicodedata.category(one) not in ("Cf", "Mn")}
+    wanted = {ord(one) for text in texts for one in text if is_drawn(one)}
     chosen = []
     for name, path in installed().items():
         if wanted & characters_of(path):
@@ -42,13 +42,20 @@ def fonts_for(texts: Iterable[str]) -> tuple[list[str], list[str]]:
     return chosen or list(PREFERRED[:1]), sorted(map(chr, wanted))
 
 
+def is_drawn(character: str) -> bool:
+    """Spaces, joiners and variation selectors need no glyph."""
+    selector = unicodedata.name(character, "").startswith("VARIATION SELECTOR")
+    return not character.isspace() and unicodedata.category(character) != "Cf" and not selector
+
+
 def advice(missing: Iterable[str]) -> str | None:
     """What to say of characters that are drawn as boxes; nothing where there are none."""
     unknown = list(missing)
     if not unknown:
         return None
     packages = dict.fromkeys(PACKAGES.get(unicodedata.name(one, "").split("-")[0].split(" ")[0], OTHERS) for one in unknown)
-    shown = " ".join(unknown[:20]) + (f" and {len(unknown) - 20} more" if len(unknown) > 20 else "")
+    named = [f"\N{DOTTED CIRCLE}{one}" if unicodedata.combining(one) else one for one in unknown[:20]]  # marks need a letter
+    shown = " ".join(named) + (f" and {len(unknown) - 20} more" if len(unknown) > 20 else "")
     return (
         f"no installed font has {shown}: drawn as boxes; on Debian and Ubuntu: apt install {' '.join(packages)}, "
         "then try again (SVG and HTML use the fonts of whoever looks at them)"

@@ -10,7 +10,9 @@ from rich.cells import cell_len
 
 JOINER = "\u200d"  # glues emoji together
 SIGNS = {chr(code): chr(0x2400 + code) for code in range(0x20)} | {"\n": "↵", "\t": "⇥", "\x7f": "␡"}  # ␀ ␁ ...
-BIDI_CONTROLS = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")  # could turn a whole page round
+BIDI_CONTROLS = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u200e\u200f\u061c")  # could turn a page round
+UNSEEN = frozenset("\u200b\u2060\ufeff\u00ad")  # have no width: two words would look the same
+MARKS = 6  # over and under one letter; more of them would cover the words beside it
 END_MARK = "</s>"
 GOLD_TOLD = "outlined: true links"
 STRONG = 0.6  # from this shade on, digits on the ink are white
@@ -66,7 +68,7 @@ def printable(text: str) -> str:
     """The text with a visible sign for what a terminal or an XML parser would act on or refuse."""
     if text.isspace():
         text = text.replace(" ", "␣")
-    return "".join(map(visible_sign, text))
+    return "".join(map(few_marks, graphemes("".join(map(visible_sign, text)))))
 
 
 def visible_sign(character: str) -> str:
@@ -75,18 +77,32 @@ def visible_sign(character: str) -> str:
         return SIGNS[character]
     noncharacter = code & 0xFFFE == 0xFFFE or 0xFDD0 <= code <= 0xFDEF
     refused = unicodedata.category(character) in {"Cc", "Cs", "Zl", "Zp"}
-    return "\ufffd" if noncharacter or refused or character in BIDI_CONTROLS else character
+    return "\ufffd" if noncharacter or refused or character in BIDI_CONTROLS | UNSEEN else character
+
+
+def is_mark(character: str) -> bool:
+    """Drawn over, under or through the letter before it; a variation selector is not drawn."""
+    return unicodedata.category(character) in {"Mn", "Me"} and not unicodedata.name(character, "").startswith("VARIATION")
+
+
+def few_marks(letter: str) -> str:
+    places = [place for place, character in enumerate(letter) if is_mark(character)]
+    return letter if len(places) <= MARKS else letter[: places[MARKS]] + "\ufffd"
 
 
 def graphemes(text: str) -> list[str]:
-    """What a reader counts as letters: marks stay with their letter, joined emoji together."""
+    """What a reader counts as letters: marks stay with their letter, joined emoji together, and the two halves of a flag."""
     letters: list[str] = []
     for character in text:
-        if letters and (cell_len(character) == 0 or letters[-1].endswith(JOINER)):
+        if letters and (cell_len(character) == 0 or letters[-1].endswith(JOINER) or is_flag(letters[-1], character)):
             letters[-1] += character
         else:
             letters.append(character)
     return letters
+
+
+def is_flag(*halves: str) -> bool:
+    return all("\U0001f1e6" <= half <= "\U0001f1ff" and len(half) == 1 for half in halves)
 
 
 def abbreviate(text: str, width: int) -> str:

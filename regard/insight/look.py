@@ -17,6 +17,8 @@ from regard.insight.maps import AttentionMap, View, heads_of, view
 from regard.insight.page import PageFigure, html, write_page
 from regard.insight.terminal import terminal
 
+ACROSS = 4  # looks beside each other; more of them would have no room for their words
+
 
 class Chance(NamedTuple):
     """How probable one token of an output was at its step."""
@@ -140,7 +142,7 @@ class SideBySide:
 
     @property
     def sheet(self) -> Sheet:
-        return Sheet([one.heatmap for one in self.looks], len(self.looks))
+        return Sheet([one.heatmap for one in self.looks], min(len(self.looks), ACROSS))
 
     def png(self, path: str | PathLike[str]) -> None:
         warn_of_boxes(self.sheet)

@@ -17,6 +17,7 @@ class MapKind(NamedTuple):
     columns: str
     told: str
     stacked: bool = False  # whether layers of it lie on each other as in a Transformer, so that it has a rollout
+    headed: bool = True  # whether it has heads
 
 
 ATTENTION_MAPS: dict[str, MapKind] = {
@@ -28,8 +29,8 @@ ATTENTION_MAPS: dict[str, MapKind] = {
     "decoder_recurrence": MapKind("written", "read", "self-attention in the decoder's recurrence"),
     "pooling": MapKind("whole", "source", "pooling"),
     "copy": MapKind("written", "copied", "copying"),
-    "encoder_experts": MapKind("source", "experts", "experts of the encoder"),
-    "decoder_experts": MapKind("written", "experts", "experts of the decoder"),
+    "encoder_experts": MapKind("source", "experts", "experts of the encoder", headed=False),
+    "decoder_experts": MapKind("written", "experts", "experts of the decoder", headed=False),
 }
 
 
@@ -52,8 +53,9 @@ class AttentionMap(NamedTuple):
         told = self.told
         if self.rollout:
             return f"{told}, rollout"
-        where = "" if self.layer is None else f", layer {self.layer}"
-        return f"{told}{where}, {'mean of heads' if self.head is None else f'head {self.head}'}"
+        layer = "mean of layers" if self.layer is None else f"layer {self.layer}"
+        head = ", mean of heads" if self.head is None else f", head {self.head}"
+        return f"{told}, {layer}{head if ATTENTION_MAPS[self.kind].headed else ''}"
 
 
 def rollout(layers: Sequence[Float[np.ndarray, "time time"]]) -> Float[np.ndarray, "time time"]:
@@ -99,9 +101,15 @@ def view(maps: Sequence[AttentionMap], wanted: View) -> AttentionMap:
         layers, most = max(one.layer or 0 for one in heads), max(one.head or 0 for one in heads)
         raise UserError(f"map {kind!r} has no such layer or head: it has {layers} layers and {most} heads, counted from 1")
     weights = np.mean([one.heatmap.weights for one in some], axis=0)
-    found = AttentionMap(kind, wanted.layer, wanted.head, some[0].heatmap._replace(weights=weights))
+    layer, head = only({one.layer for one in some}), only({one.head for one in some})
+    found = AttentionMap(kind, layer, head, some[0].heatmap._replace(weights=weights))
     where = title.partition(": ")[0]
     return found._replace(heatmap=found.heatmap._replace(title=f"{where}: {found.name}"))
+
+
+def only(numbers: set[int | None]) -> int | None:
+    """The number that all have, of which there is no mean to tell."""
+    return next(iter(numbers)) if len(numbers) == 1 else None
 
 
 def rolled(maps: Sequence[AttentionMap], kind: str) -> AttentionMap:

@@ -1,7 +1,7 @@
 "use strict";
 // One function for each part of a figure; all share `state`: the view shown, the cell pointed at (-1: none), whether it stays.
 const data = JSON.parse(document.getElementById("data").textContent);
-const LINES = 2000, FAINT = 0.05, SHOWN = 5;
+const LINES = 2000, FAINT = 0.05, SHOWN = 5, NAMED = 3;
 
 function decode(view) {  // base64 -> weights
   if (view.values) return view.values;
@@ -44,7 +44,7 @@ function controls(figure, look, state, changed) {
     if (![...number("layer"), ["all"], ...rolled].some(([key]) => key === state.layer)) state.layer = "all";
     if (![...number("head"), ["mean"]].some(([key]) => key === state.head)) state.head = "mean";
     choice("layer", [["all", "mean of all"], ...number("layer"), ...rolled], state.layer);
-    if (state.layer !== "rollout") choice("head", [["mean", "mean of all"], ...number("head")], state.head);
+    if (state.layer !== "rollout" && look.headed.includes(state.map)) choice("head", [["mean", "mean of all"], ...number("head")], state.head);
   };
   for (const [name, factor] of [["−", 1 / 1.4], ["+", 1.4]]) {
     const button = element("button", { type: "button", "aria-label": factor > 1 ? "larger cells" : "smaller cells" }, name);
@@ -60,12 +60,40 @@ function choose(look, state) {  // what is shown: names of rows and columns, wei
     && (state.layer === "rollout" || !view.layer || state.layer === "all" || String(view.layer) === state.layer)
     && (state.layer === "rollout" || !view.head || state.head === "mean" || String(view.head) === state.head));
   const [first] = some.length ? some : same;
+  state.view = first;
+  state.some = some.length ? some : same;
   state.rows = look.sides[first.rows];
   state.columns = look.sides[first.columns];
   const known = ["reading", "cross"].includes(first.kind) ? look.gold : [];  // whether each true link is a sure one
   state.gold = new Map(known.map(([row, column, sure]) => [row * state.columns.length + column, sure]));
   state.written = first.written;
   state.weights = some.length > 1 ? mean(some) : decode(first);
+}
+
+function named(look, state) {  // what is shown, in the words of AttentionMap.name
+  const told = look.told[state.map], one = state.view;
+  if (one.kind === "reading") return [look.model, told].filter(Boolean).join(": ");
+  if (one.rollout) return `${look.model}: ${told}, rollout`;
+  const part = (key) => {
+    const found = new Set(state.some.map((view) => view[key]));
+    return found.size === 1 ? `${key} ${one[key]}` : `mean of ${key}s`;
+  };
+  return `${look.model}: ${told}, ${part("layer")}${look.headed.includes(one.kind) ? `, ${part("head")}` : ""}`;
+}
+
+function write(figure, look, state) {  // what the picture shows, as text
+  const { rows, columns, weights } = state;
+  figure.querySelector("figcaption").textContent = named(look, state);
+  figure.querySelector(".matrix").setAttribute("aria-label", `weights of ${named(look, state)}; arrow keys move; Escape ends`);
+  figure.querySelector(".told table").replaceChildren(...rows.map((name, row) => {
+    const line = element("tr"), head = element("th", { scope: "row" }), cell = element("td");
+    head.append(element("bdi", {}, name));
+    strongest(state, columns.length, (place) => row * columns.length + place).slice(0, NAMED).forEach(([place, weight], at) => {
+      cell.append(at ? ", " : "", element("bdi", {}, columns[place]), ` ${weight.toFixed(3)}`);
+    });
+    line.append(head, cell);
+    return line;
+  }));
 }
 
 function strongest(state, length, at) {  // places and weights, the largest first
@@ -98,6 +126,8 @@ function strip(figure, state, pointed) {  // two rows of words and lines between
     row.onpointerleave = () => pointed({ row: -1, column: -1 });
     row.onkeydown = (event) => {
       const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+      if (step || event.key === "Escape") state.stays = false;
+      if (event.key === "Escape") pointed({ row: -1, column: -1 });
       if (!step) return;
       event.preventDefault();
       pointed({ row: -1, column: -1, [key]: Math.min(names.length - 1, Math.max(0, state[key] + step)) });
@@ -265,6 +295,7 @@ function show(figure, look) {
   const words = strip(figure, state, pointed), cells = matrix(figure, state, pointed);
   const changed = () => {
     choose(look, state);
+    write(figure, look, state);
     state.cell ||= Math.max(state.rows.length, state.columns.length) <= 40 ? 28 : 14;
     Object.assign(state, { row: -1, column: -1, stays: false });
     status.textContent = "";

@@ -78,11 +78,14 @@ def figure_data(figure: PageFigure) -> dict[str, Any]:
     whole, sides = figure.heatmap.whole, list[list[str]]()
     views = [AttentionMap("reading", None, None, whole), *figure.maps]
     count = sum(one.heatmap.weights.size for one in views)
-    told = {name: kind.told for name, kind in ATTENTION_MAPS.items()} | {"reading": "alignment"}
+    model, _, shown = printable(whole.title).partition(": ")
+    told = {name: kind.told for name, kind in ATTENTION_MAPS.items()} | {"reading": shown or "alignment"}
     return {
         "views": [view_data(one, sides, 16 if count <= FINE else 8) for one in views],
         "sides": sides,
         "told": told,
+        "model": model,
+        "headed": [name for name, kind in ATTENTION_MAPS.items() if kind.headed],
         "peak": max(one.heatmap.peak for one in views),
         "gold": [[row, column, (column, row) in whole.gold] for column, row in sorted(whole.gold | whole.possible)],
         "chances": [{"word": one.word, "probability": one.probability, "others": others_of(one)} for one in figure.chances],
@@ -138,8 +141,10 @@ def draw_figure(figure: PageFigure) -> str:
 
 def as_text(heatmap: Heatmap) -> str:
     """What each word looked at most, for readers of text."""
-    rows = [f"<tr><th>{mark(word)}</th><td>{looked(heatmap, row)}</td></tr>" for row, word in enumerate(heatmap.target)]
-    return f"<details><summary>As text</summary>\n<table>\n{''.join(rows)}\n</table></details>"
+    rows = [
+        f'<tr><th scope="row">{mark(word)}</th><td>{looked(heatmap, row)}</td></tr>' for row, word in enumerate(heatmap.target)
+    ]
+    return f'<details class="told"><summary>As text</summary>\n<table>\n{"".join(rows)}\n</table></details>'
 
 
 def looked(heatmap: Heatmap, row: int) -> str:
@@ -153,7 +158,8 @@ def draw_chances(figure: PageFigure) -> str:
     if not figure.chances:
         return ""
     rows = [
-        f"<tr><th>{mark(one.token)}</th><td>{one.probability:.3f}</td><td>"
+        f'<tr><th scope="row">{mark(one.token)}</th>'
+        f"<td>{one.probability:.3f}</td><td>"
         f"{', '.join(f'{mark(other)} {chance:.3f}' for other, chance in one.alternatives)}</td></tr>"
         for one in figure.chances
     ]

@@ -23,6 +23,13 @@ from regard.run import metric_of
 from regard.training.journal import read_journal
 
 MEGA = 1e6
+SIGNIFICANT = 0.05
+# what is said below bars
+SHORT = {
+    "forward MFLOPs per target token": "FLOPs",
+    "MB of a training step": "memory",
+    "target tokens/s in training": "tokens/s",
+}
 
 
 class Contender(NamedTuple):
@@ -137,15 +144,18 @@ def report(found: Sequence[Contender], results: dict[str, Any], costs_of: dict[s
     notes += [results["note"]] * bool(results["note"])
     notes += [f"speed, memory and FLOPs: forward, backward and AdamW at mean lengths, on {device}", *differences(found)]
     title = f"{', '.join(one.name for one in found)}"
-    return Report(
-        title, grid, (), notes, {"compare": Picture(f"Runs: {title}", [*curves(found), *bars(found, tests)], notes[0])}
-    )
+    panels = [*curves(found), *bars(found, tests), relative(costs_of, first)]
+    caption = f"* differs from {first}: p < {SIGNIFICANT} by the paired bootstrap (Koehn 2004)"
+    return Report(title, grid, (), notes, {"compare": Picture(f"Runs: {title}", panels, caption)})
 
 
 def beside(one: Compared) -> str:
     low, high = one.interval
-    star = "*" if one.p_value < 0.05 else ""
-    return f"{shown(one.ours)} ({one.ours - one.theirs:+.3f} [{low:+.3f}, {high:+.3f}], p = {one.p_value:.3f}{star})"
+    return f"{shown(one.ours)} ({one.ours - one.theirs:+.3f} [{low:+.3f}, {high:+.3f}], p = {one.p_value:.3f}{star(one)})"
+
+
+def star(one: Compared) -> str:
+    return "*" if one.p_value < SIGNIFICANT else ""
 
 
 def curves(found: Sequence[Contender]) -> list[Panel]:
@@ -170,11 +180,20 @@ def bars(found: Sequence[Contender], tests: Mapping[str, Any]) -> list[Panel]:
     names = [one.name for one in next(iter(tests.values()))[found[0].name]] if tests else []
     shown_places = [place for place, name in enumerate(names) if place == 0 or name == "loss"]
     return [
-        Bars(
-            f"{names[place]} on test sets",
-            "test set",
-            names[place],
-            [Series(one.name, list(tests), [each[one.name][place].ours for each in tests.values()]) for one in found],
-        )
+        Bars(f"{names[place]} on test sets", "test set", names[place], [judgement(one.name, tests, place) for one in found])
         for place in shown_places
     ]
+
+
+def judgement(name: str, tests: Mapping[str, Any], place: int) -> Series:
+    """One metric of one run on all test sets."""
+    each = [results[name][place] for results in tests.values()]
+    return Series(name, list(tests), [one.ours for one in each], marks=[star(one) for one in each])
+
+
+def relative(costs_of: dict[str, dict[str, float]], first: str) -> Bars:
+    """What each costs as a multiple of what the first one costs."""
+    keys = list(costs_of[first])
+    ratios = {name: [cost[key] / costs_of[first][key] for key in keys] for name, cost in costs_of.items()}
+    names = [SHORT.get(key, key) for key in keys]
+    return Bars(f"costs, {first} = 1", "", "ratio", [Series(name, names, each) for name, each in ratios.items()])

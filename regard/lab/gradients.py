@@ -74,7 +74,9 @@ def report(asked: Asked, rows: list[Row]) -> Report:
     title = "Gradients through time, by cell, before training"
     panels = [panel(asked.names, rows, reading) for reading in READINGS]
     notes = ["random inputs and answers, new weights; L = -log p(answer), read from h_T, or from h_T and attention to all h_t"]
-    return Report(title, grid, claims(rows), notes, {"gradients": Picture(title, panels, "; ".join(asked.budget))})
+    return Report(
+        title, grid, claims(rows), notes, {"gradients": Picture(title, panels, "; ".join(asked.budget), one_scale=True)}
+    )
 
 
 def panel(names: Sequence[str], rows: list[Row], reading: str) -> Lines:

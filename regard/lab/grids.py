@@ -24,7 +24,8 @@ def print_grid(grid: Grid) -> None:
 
 
 def markdown(grid: Grid) -> list[str]:
-    header, *rows = grid
+    """A bar within a cell, as in |dL/dh_t|, would end it."""
+    header, *rows = ([cell.replace("|", "\\|") for cell in row] for row in grid)
     return [f"| {' | '.join(row)} |" for row in (header, ["---"] * len(header), *rows)]
 
 

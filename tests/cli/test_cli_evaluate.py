@@ -297,7 +297,9 @@ def test_look_at_a_run_as_it_learned_and_beside_another(trained, tmp_path):
     alone = package.load(trained, device="cpu").look("amicus bellum")
     np.testing.assert_allclose(np.array(last["weights"])[:, :-1], alone.weights, atol=1e-6)
     assert (tmp_path / "a.html").read_text("utf-8").count("<figure>") == len(rows)
-    assert "most probable" in result.out
+    told = re.findall(r"^\S+ +(\d\.\d{3})  ", result.out, re.MULTILINE)
+    assert told == [f"{one.probability:.3f}" for one in alone.chances]
+    assert "output of the beam" in result.out  # which the run that was named has found, not its first step
     assert "it has kept no checkpoints" in refused("look", trained / "model", "amicus", "--checkpoints")
 
 

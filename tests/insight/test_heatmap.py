@@ -28,6 +28,7 @@ LATIN = ["puella", "parva", "in", "horto", "rosas", "videt"]
 ENGLISH = ["the", "small", "girl", "sees", "roses", "in", "the", "garden"]
 ODD = ["<script>alert(1)</script>", "$x$", "$", "\\frac", "שלום", "مرحبا", "e\u0301te\u0301", "👩\u200d👩\u200d👧"]
 ODD += ["日本語", "a\nb", " ", "", "\x1b[31m", "\ud800", "\uffff", "\u202eabc", '"&amp;"', "x" * 500]
+ODD += ["🇩🇪🇫🇷", "👍🏽", "☕\ufe0f", "ก็", "हिन्दी", "Z" + "\u0351" * 40, "\u200bzw", "a\u200cb", "\ufeff", "ﷺ"]
 
 
 def heat(source, target, title="", seed=1):
@@ -94,7 +95,7 @@ def test_weights_must_fit_the_words(kind, tmp_path):
 def test_terminal_stays_within_the_width(name, width, color):
     lines = terminal(HEATMAPS[name], width, color).split("\n")
     assert max(cell_len(ESCAPE.sub("", line)) for line in lines) <= width
-    assert all(character.isprintable() or character == "\u200d" for line in lines for character in ESCAPE.sub("", line))
+    assert all(character.isprintable() or character in "\u200c\u200d" for line in lines for character in ESCAPE.sub("", line))
 
 
 def test_terminal_names_all_words_and_the_strongest():
@@ -312,6 +313,25 @@ def test_graphemes_keep_together_what_is_read_together():
     assert graphemes("e\u0301a👩\u200d👩\u200d👧日") == ["e\u0301", "a", "👩\u200d👩\u200d👧", "日"]
 
 
+def test_a_flag_is_one_letter_and_two_flags_are_two():
+    assert graphemes("a🇩🇪🇫🇷👍🏽") == ["a", "🇩🇪", "🇫🇷", "👍🏽"]
+    header = terminal(Heatmap(["🇩🇪🇫🇷"], ["x"], np.ones((1, 1))), 80, color=False).splitlines()[:2]
+    assert [line.strip() for line in header] == ["🇩🇪", "🇫🇷"]
+
+
+def test_letters_keep_few_marks_and_what_has_no_width_is_seen():
+    assert printable("e\u0301" + "Z" + "\u0351" * 40) == "e\u0301" + "Z" + "\u0351" * 6 + "\ufffd"
+    assert printable("\u200ba\u00adb\u200e") == "\ufffda\ufffdb\ufffd"
+    assert printable("a\u200cb ☕\ufe0f") == "a\u200cb ☕\ufe0f"
+
+
+def test_marks_without_a_font_are_named_on_a_letter_and_selectors_are_not(monkeypatch):
+    monkeypatch.setattr(fonts, "installed", lambda: {"Letters": "letters.ttf"})
+    monkeypatch.setattr(fonts, "characters_of", {"letters.ttf": set(range(128))}.__getitem__)
+    assert fonts.fonts_for(["e\u0301\u200d\ufe0f"])[1] == ["\u0301"]
+    assert "no installed font has ◌\u0301:" in fonts.advice(["\u0301"])
+
+
 @pytest.mark.parametrize(("text", "expected"), [("horto", "horto"), ("hortos", "hort…"), ("日本語", "日本…"), ("", "")])
 def test_abbreviate_counts_columns(text, expected):
     assert abbreviate(text, 5) == expected
@@ -343,6 +363,13 @@ def test_views_are_heads_or_means_of_them():
     np.testing.assert_allclose(view(maps, View("cross", 1)).heatmap.weights, weights[0].mean(0))
     np.testing.assert_allclose(view(maps, View()).heatmap.weights, weights.mean((0, 1)))
     assert view(maps, View("cross", 2, 1)).heatmap.title == "run: attention to the source, layer 2, head 1"
+    titles = {
+        View("cross", 2): "layer 2, mean of heads",
+        View(head=2): "mean of layers, head 2",
+        View("encoder"): "layer 1, head 1",
+    }
+    assert all(view(maps, wanted).heatmap.title.endswith(f", {told}") for wanted, told in titles.items())
+    assert AttentionMap("encoder_experts", 2, 1, maps[0].heatmap).name == "experts of the encoder, layer 2"  # no heads
     assert view(maps, View("encoder", rollout=True)) is maps[-1]
     for wanted, told in (
         (View("cross", 3), "has 2 layers and 2 heads"),

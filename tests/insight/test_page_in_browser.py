@@ -126,9 +126,26 @@ def test_a_head_is_chosen_and_cells_are_read_by_mouse_and_keys(browser, tmp_path
     assert browser.status.startswith("dog → canis: 0.900")
     browser.press("\ue00c")
     assert browser.status == ""
+    caption = "return document.querySelector('figcaption').textContent"
+    assert browser.run(caption) == "runs/x: attention to the source, layer 1, head 2"
+    assert browser.run("return [...document.querySelectorAll('.told tr')].map((row) => row.textContent)") == [
+        "the我 0.900", "dogcanis 0.900",
+    ]  # fmt: skip
+    assert "head 2" in browser.run("return document.querySelector('.matrix').getAttribute('aria-label')")
     size = browser.run("const at = document.querySelector('canvas').getBoundingClientRect(); return [at.width, at.height]")
     browser.point("canvas", size[0] / 2 - 60, size[1] / 2 - 14)
     assert browser.status.startswith("dog → ")
+
+
+def test_words_are_read_by_keys(browser, tmp_path):
+    opened(browser, tmp_path)
+    browser.run("document.querySelector('.row:last-child').focus()")
+    browser.press("\ue014", "\ue014")  # right
+    assert browser.status == "dog → 我 0.900; p = 0.500"
+    browser.press("\ue00c")  # escape
+    assert browser.status == ""
+    browser.press("\ue012")  # left
+    assert browser.status.startswith("the → canis 0.900")
 
 
 def test_true_links_have_the_colour_of_the_legend(browser, tmp_path):
@@ -136,11 +153,11 @@ def test_true_links_have_the_colour_of_the_legend(browser, tmp_path):
     pixels = (
         "const canvas = document.querySelector('canvas'), scale = window.devicePixelRatio || 1; let found = 0;"
         "const all = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data;"
-        "for (let at = 0; at < all.length; at += 4) found += all[at] === 217 && all[at + 1] === 119 && all[at + 2] === 6;"
+        "for (let at = 0; at < all.length; at += 4) found += all[at] === 180 && all[at + 1] === 83 && all[at + 2] === 9;"
         "return found / scale"
     )
     known = browser.run(pixels)
-    assert browser.run("return getComputedStyle(document.querySelector('.legend')).color") == "rgb(217, 119, 6)"
+    assert browser.run("return getComputedStyle(document.querySelector('.legend')).color") == "rgb(180, 83, 9)"
     browser.run("const one = document.querySelector('select.map'); one.value = 'cross'; one.dispatchEvent(new Event('change'))")
     assert known > 60
     assert browser.run(pixels) == known  # the same two words in every head

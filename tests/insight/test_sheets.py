@@ -152,6 +152,10 @@ def test_looks_side_by_side_are_drawn_as_one(tmp_path):
     assert repr(both).count("run: mean") == 2
 
 
+def test_many_looks_are_drawn_in_rows_so_that_words_have_room():
+    assert [SideBySide([a_look(seed) for seed in range(count)]).sheet.across for count in (2, 4, 14)] == [2, 4, 4]
+
+
 def test_probabilities_are_told_beside_what_else_was_probable():
     told = probabilities([Chance("\x1b", 0, 0.75, [("\x1b", 0.75), ("b", 0.25)])], [Candidate("a c", -0.5)])
     assert told.splitlines()[1] == "␛ 0.750  ␛ 0.750, b 0.250"

@@ -144,6 +144,7 @@ def test_the_table_has_mean_deviation_and_the_lecture():
         ["other", "0.250", "", "diverged", ""],
     ]
     assert table.sizes(results)[1] == ["arith", "tanh", "8", "1,234", "0.01", "1", "2"]
+    assert table.markdown([["|a|", "b"], ["1", "2"]])[0] == r"| \|a\| | b |"
     assert table.markdown([["a", "b"], ["1", "2"]]) == ["| a | b |", "| --- | --- |", "| 1 | 2 |"]
 
 

@@ -7,9 +7,10 @@ import pytest
 from calling import refused, regard
 
 from regard.decoding.load import load
-from regard.evaluation.comparison import compare, compare_each, p_value
+from regard.evaluation.comparison import Compared, compare, compare_each, p_value
 from regard.evaluation.evaluate import Question
-from regard.lab.comparison import contenders, costs, curves, differences
+from regard.insight.curves import Bars, Picture, Series, figure_of
+from regard.lab.comparison import contenders, costs, curves, differences, judgement, relative
 from regard.lab.systems import SMOKE
 
 ROWS = [("a b", "a b"), ("b a", "b a"), ("a", "a"), ("b b a", "b b a"), ("a a", "a a"), ("b", "b")]
@@ -71,6 +72,26 @@ def test_each_beside_the_first_is_what_two_by_two_gives(runs):
     assert together[2] == compare(questions[2], questions[0], ["loss", "exact"])
     assert together[1] == compare(questions[1], questions[0], ["loss", "exact"])
     assert all(one.p_value == 1 and one.interval == (0, 0) for one in together[0])
+
+
+def test_bars_have_a_star_where_the_difference_is_significant_and_costs_are_ratios():
+    results = {
+        "test": {
+            "a": [Compared("BLEU", 30.0, 30.0, (0.0, 0.0), 1.0)],
+            "b": [Compared("BLEU", 20.0, 30.0, (-12.0, -8.0), 0.001)],
+        }
+    }
+    assert judgement("a", results, 0) == Series("a", ["test"], [30.0], marks=[""])
+    assert judgement("b", results, 0) == Series("b", ["test"], [20.0], marks=["*"])
+    bars = relative(
+        {"a": {"parameters": 100, "MB of a training step": 4.0}, "b": {"parameters": 150, "MB of a training step": 1.0}}, "a"
+    )
+    assert [(one.x, one.y) for one in bars.series] == [
+        (["parameters", "memory"], [1, 1]),
+        (["parameters", "memory"], [1.5, 0.25]),
+    ]
+    figure = figure_of(Picture("", [Bars("", "", "", [judgement("b", results, 0)])]))
+    assert [text.get_text() for text in figure.axes[0].texts] == ["20*"]
 
 
 def test_no_difference_is_not_significant():

@@ -77,6 +77,13 @@ def test_a_verdict_says_what_the_lecture_says():
     assert verdict("x", None).startswith("not judged here")
 
 
+def test_panels_of_one_scale_can_be_compared():
+    panels = [Lines(str(top), "x", "y", [Series("one", [1, 2], [0.0, top])]) for top in (1.0, 100.0)]
+    apart, same = ([axes.get_ylim() for axes in figure_of(Picture("", panels, one_scale=one)).axes] for one in (False, True))
+    assert apart[0] != apart[1]
+    assert same == [(apart[1][0], apart[1][1])] * 2
+
+
 def test_pictures_show_the_numbers(tmp_path):
     lines = Lines("panel", "length", "BLEU", [Series("one", [1, 10, 100], [3.0, None, 1.0], [0.5, 0.5, 0.5])], log_x=True)
     bars = Bars("", "", "", [Series("one", ["a", "b"], [1.0, 2.0]), Series("two", ["a", "b"], [3.0, 4.0])])

@@ -111,7 +111,7 @@ def test_colours_are_those_of_the_numbers():
 
 def test_long_lines_are_wrapped():
     found = list(placed(Coloured("", [[("abc", 0.0)] * 4, [("x", 0.0)]]), width=8))
-    assert [(one.row, one.column) for one in found] == [(0, 0), (0, 4), (1, 0), (1, 4), (2, 0)]
+    assert [(one.row, one.column) for one in found] == [(0, 0), (0, 4), (1, 2), (2, 2), (3, 0)]
 
 
 def test_from_the_command_line(run, tmp_path):
