@@ -15,6 +15,7 @@ from regard.models import Generator, Labeller, LanguageModel, Model
 from regard.models.device import choose_device
 from regard.models.directory import Bundle, load_model
 from regard.models.rounded import joined, split
+from regard.nn.rounding import make_whole
 
 Use = TypeVar("Use", bound=Trained)
 
@@ -37,9 +38,11 @@ def can_give(use: type[Trained], need: str) -> bool:
 
 def in_use(bundle: Bundle, device: torch.device | str = "cpu") -> Trained:
     """One that is stored in rounded weights writes by an engine that multiplies them as they are, on a CPU."""
-    trained = used_as(type(bundle.model))(bundle, device)
+    trained, rest = used_as(type(bundle.model))(bundle, device), [bundle.model]
     if bundle.precision != "float32" and isinstance(trained, TrainedGenerator) and trained.device.type == "cpu":
-        trained.use_engine(bundle.precision)
+        rest = [getattr(bundle.model, part) for part in trained.use_engine(bundle.precision).own]
+    for part in rest:
+        make_whole(part)
     return trained
 
 
@@ -47,7 +50,7 @@ def load(path: str | Path, device: str = "auto", precision: str | None = None) -
     """A run or a model directory, ready for use. Of a run that still trains: its best weights so far, which is said.
 
     `precision`: outputs are written on a CPU by an engine, its weights in float32, bfloat16 or int8 (docs/speed.md)."""
-    bundle = load_model(Path(path))
+    bundle = load_model(Path(path), rounded=choose_device(device).type == "cpu")
     if bundle.note:
         print(bundle.note, file=sys.stderr)
     if precision is None:

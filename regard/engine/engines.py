@@ -45,7 +45,6 @@ class Engine(NamedTuple):
 
 
 def engine_for(model: Generator, precision: str) -> Engine:
-    keep_freed_memory()
     pack = choose(PRECISIONS, precision, "precision")
     parts, own = dict(model._modules), dict[str, str]()
     for name, part in parts.items():
@@ -56,6 +55,7 @@ def engine_for(model: Generator, precision: str) -> Engine:
             own[name] = problem or ""
         else:
             parts[name] = rewrite.build(part, pack)
+    keep_freed_memory()  # from here on: what was needed to lay weights out is given back
     found = copy.copy(model)
     vars(found)["_modules"] = parts
     return Engine(found, own)

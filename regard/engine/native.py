@@ -15,6 +15,8 @@ import torch
 from jaxtyping import Bool, Float, Int, Int8
 from torch import Tensor
 
+from regard.nn.rounding import Which
+
 SOURCE = Path(__file__).with_name("native.c")
 # Sums in any order; not -ffast-math, which changes how the whole process rounds once such a library is loaded
 FLAGS = ("-O3", "-march=native", "-fassociative-math", "-fno-signed-zeros", "-fno-trapping-math", "-fno-math-errno",
@@ -72,18 +74,30 @@ class Weights(ctypes.Structure):
     )
 
 
+class Tiles:
+    """Integers as native.c reads them, [outputs / 16][inputs / 4][16][4], and row by row."""
+
+    def __init__(self, integers: Int8[Tensor, "output input"]) -> None:
+        self.outputs, self.inputs = integers.shape
+        missing = -self.inputs % FOUR, -self.outputs % LANES
+        padded = torch.nn.functional.pad(integers, (0, missing[0], 0, missing[1])) if any(missing) else integers
+        self.laid_out = padded.view(len(padded) // LANES, LANES, -1, FOUR).transpose(1, 2).contiguous()
+        parts = [integers[begin : begin + 1024] for begin in range(0, self.outputs, 1024)]  # a sum's terms are widened first
+        self.sums = torch.cat([part.sum(dim=1, dtype=torch.int32) for part in parts])
+
+    def __getitem__(self, which: Which) -> Int8[Tensor, "*some input"]:
+        which = torch.arange(self.outputs)[which] if isinstance(which, slice) else which
+        return self.laid_out[which // LANES, :, which % LANES].flatten(-2)[..., : self.inputs]
+
+
 def int8_product(
-    native: ctypes.CDLL, integers: Int8[Tensor, "output input"], scales: Float[Tensor, "output"],
-    bias: Float[Tensor, "output"] | None,
-) -> Callable[[Float[Tensor, "*rows input"]], Float[Tensor, "*rows output"]]:  # fmt: skip
-    outputs, inputs = integers.shape
-    padded = torch.nn.functional.pad(integers, (0, -inputs % FOUR, 0, -outputs % LANES))
-    tiles = padded.view(len(padded) // LANES, LANES, -1, FOUR).transpose(1, 2).contiguous()
-    offsets = ZERO * integers.sum(dim=1, dtype=torch.int32)
-    kept = tiles, scales.contiguous(), offsets, None if bias is None else bias.float().contiguous()
+    native: ctypes.CDLL, tiles: Tiles, scales: Float[Tensor, "output"], bias: Float[Tensor, "output"] | None
+) -> Callable[[Float[Tensor, "*rows input"]], Float[Tensor, "*rows output"]]:
+    inputs, outputs = tiles.inputs, tiles.outputs
+    kept = tiles.laid_out, scales.contiguous(), ZERO * tiles.sums, None if bias is None else bias.float().contiguous()
     weights = Weights(inputs, outputs, *(None if one is None else one.data_ptr() for one in kept))
     weights.kept = kept  # what it points to lives as long
-    place, bytes_of_a_row, run = ctypes.byref(weights), padded.shape[1] + FOUR, native.int8_linear
+    place, bytes_of_a_row, run = ctypes.byref(weights), inputs + -inputs % FOUR + FOUR, native.int8_linear
 
     def product(rows: Float[Tensor, "*rows input"]) -> Float[Tensor, "*rows output"]:
         rows = rows.float().contiguous()

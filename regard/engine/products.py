@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from regard.engine import native
 from regard.errors import UserError
 from regard.nn.linear import ONE_DNN, Projection, matmul
-from regard.nn.rounding import LARGEST, TINY, rounded
+from regard.nn.rounding import LARGEST, TINY, RoundedMatrix, rounded
 
 Product = Callable[[Float[Tensor, "*rows input"]], Float[Tensor, "*rows output"]]
 Pack = Callable[[Float[Tensor, "output input"], Float[Tensor, "output"] | None], Product]
@@ -38,8 +38,12 @@ def int8(weight: Float[Tensor, "output input"], bias: Float[Tensor, "output"] | 
     """W ≈ s Q, a scale s for each row of W and integers Q; x ≈ r P likewise, row by row, so that the words of a sentence are
     rounded alike in any batch. The product of integers is exact: y = s r (P Qᵀ) + b."""
     integers, scales = rounded(weight)
-    own = native.library()
-    return one_dnn(integers, scales, bias) if own is None else native.int8_product(own, integers, scales, bias)
+    if (own := native.library()) is None:
+        return one_dnn(integers, scales, bias)
+    tiles = native.Tiles(integers)
+    if isinstance(weight, RoundedMatrix):
+        weight.integers = tiles
+    return native.int8_product(own, tiles, scales, bias)
 
 
 def one_dnn(

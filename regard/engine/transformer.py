@@ -1,6 +1,7 @@
 """Transformers for inference: queries, keys and values by one product; caches that are never moved, and whose rows are found by
 their ancestors."""
 
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
@@ -17,7 +18,8 @@ from regard.nn.attention import Attention
 from regard.nn.attention.pairs import Dot
 from regard.nn.attention.scores import ProjectedScore
 from regard.nn.lengths import length_mask
-from regard.nn.linear import Projection, joined
+from regard.nn.linear import Projection
+from regard.nn.rounding import by_rows, scaled
 from regard.nn.transformer.feedforward import FeedForward
 from regard.nn.transformer.layers import Layer, TransformerStack
 from regard.nn.transformer.norms import AddNorm, ResidualStream
@@ -36,21 +38,26 @@ class Heads:
         assert isinstance(score.pair, Dot)
         assert value is not None
         self.count, self.key, self.value = attention.heads, score.size // attention.heads, value.out_features // attention.heads
-        scale = score.pair.scale
-        query = projection(score.project_query)
-        self.queries = Projection(query.weight * scale, None if query.bias is None else query.bias * scale)
-        self.pairs = self.side_by_side(projection(score.project_key), projection(value))
+        query, scale = projection(score.project_query), score.pair.scale
+        self.queries = Projection(scaled(query.weight, scale), None if query.bias is None else query.bias * scale)
+        self.pairs = joined([projection(score.project_key), projection(value)], self.side_by_side)
 
     @property
     def sizes(self) -> tuple[int, int, int]:
         return self.count, self.key, self.value
 
-    def side_by_side(self, key: Projection, value: Projection) -> Projection:
-        weights, biases = (
-            [part.view(self.count, -1, *part.shape[1:]) for part in both if part is not None]
-            for both in zip(key, value, strict=True)
-        )
-        return Projection(torch.cat(weights, dim=1).flatten(0, 1), torch.cat(biases, dim=1).flatten() if biases else None)
+    @property
+    def all(self) -> Projection:
+        return joined([self.queries, self.pairs], torch.cat)
+
+    def side_by_side(self, parts: list[Float[Tensor, "heads*size ..."]]) -> Float[Tensor, "heads*both ..."]:
+        return torch.cat([part.view(self.count, -1, *part.shape[1:]) for part in parts], dim=1).flatten(0, 1)
+
+
+def joined(parts: Sequence[Projection], change: Callable[[list[Tensor]], Tensor]) -> Projection:
+    """Projections of one input as one; they have biases, or none has."""
+    biases = [part.bias for part in parts if part.bias is not None]
+    return Projection(by_rows(change, [part.weight for part in parts]), change(biases) if biases else None)
 
 
 class Looked(NamedTuple):
@@ -128,7 +135,7 @@ class Entrance:
 class EncoderLayer:
     def __init__(self, layer: Layer, pack: Pack) -> None:
         self.layer, self.heads = layer, Heads(layer.self_attention.attention)
-        self.project, self.output = pack(*joined([self.heads.queries, self.heads.pairs])), pack(*projection(layer.self_output))
+        self.project, self.output = pack(*self.heads.all), pack(*projection(layer.self_output))
         self.feed = FeedForwardEngine(layer.feedforward, pack)  # type: ignore[arg-type]
 
     def __call__(self, stream: ResidualStream, visible: Bool[Tensor, "batch 1 1 source"] | None) -> ResidualStream:
@@ -189,7 +196,7 @@ class TransformerState(NamedTuple):
 class DecoderLayer:
     def __init__(self, layer: Layer, pack: Pack) -> None:
         self.layer, self.heads, self.cross = layer, Heads(layer.self_attention.attention), Heads(layer.to_memory)
-        self.project, self.output = pack(*joined([self.heads.queries, self.heads.pairs])), pack(*projection(layer.self_output))
+        self.project, self.output = pack(*self.heads.all), pack(*projection(layer.self_output))
         self.ask, self.see = pack(*self.cross.queries), pack(*self.cross.pairs)
         self.cross_output = pack(*projection(layer.cross_output))
         self.feed = FeedForwardEngine(layer.feedforward, pack)  # type: ignore[arg-type]

@@ -4,20 +4,27 @@ import math
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from regard.errors import UserError
 
+DRAWN = {function for name, function in vars(torch.nn.init).items() if name.endswith("_") and not name.startswith("_")}
+INITIAL = {*DRAWN, Tensor.normal_, Tensor.uniform_}
+
 
 class Budget(TorchFunctionMode):
-    """Counts the values of tensors that are made of numbers alone (`zeros(3, 4)`: 12), each before it is made."""
+    """Counts the values of tensors that are made of numbers alone (`zeros(3, 4)`: 12), each before it is made. Initial weights
+    are not drawn: others are loaded, and memory that nobody writes to is not taken."""
 
     def __init__(self, values: int, holder: str) -> None:
         super().__init__()
         self.left, self.holder = values, holder
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if function in INITIAL:
+            return args[0] if args else (kwargs or {})["tensor"]
         given = [*args, *(kwargs or {}).values()]
         if not any(isinstance(one, Tensor) for one in given):
             self.left -= math.prod(numbers(given))

@@ -16,7 +16,17 @@ from regard.errors import UserError
 from regard.imports import advised
 from regard.models import Model
 from regard.models.rounded import joined, split
-from regard.models.stored import CONFIG, FORMAT, WEIGHTS, StoredConfig, StoredShape, build_stored, finite_weights, read_stored
+from regard.models.stored import (
+    CONFIG,
+    FORMAT,
+    WEIGHTS,
+    StoredConfig,
+    StoredShape,
+    build_stored,
+    fill,
+    finite_weights,
+    read_stored,
+)
 from regard.models.stored import Reading as Reading
 from regard.models.stored import read_config as read_config
 from regard.models.unfinished import Unfinished, load_checkpoint, load_unfinished
@@ -117,9 +127,9 @@ def put_back(path: Path) -> None:
                 sweep(folder)
 
 
-def load_model(path: Path) -> Bundle:
+def load_model(path: Path, rounded: bool = False) -> Bundle:
     """Verify every byte, compare the parts, then build. Nothing in the directory is executed. Of a run without a model yet,
-    the best weights so far; of a checkpoint its own."""
+    the best weights so far; of a checkpoint its own. `rounded`: weights stay as they are stored."""
     if model_in(path) is None and (found := load_checkpoint(path) or load_unfinished(path)) is not None:
         return bundle_of(found, path)
     directory = find_model(path)
@@ -128,7 +138,7 @@ def load_model(path: Path) -> Bundle:
     with advised(stored.config.imports):
         model = build_stored(stored, directory)
     config = stored.config
-    model.load_state_dict(joined(finite_weights(directory / WEIGHTS), config.precision))
+    fill(model, directory / WEIGHTS, config.precision, rounded)
     return Bundle(model.eval(), stored.fields, config.decoding, config.reading, "", config.model, path, config.precision)
 
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from regard.nn.rounding import rounded
+from regard.nn.rounding import RoundedMatrix, rounded
 
 SCALES = ":scales"  # after a matrix's name: a scale for each row of its integers
 Weights = dict[str, Tensor]
@@ -17,6 +17,7 @@ class StoredAs(NamedTuple):
 
     split: Callable[[str, Tensor], Weights]
     join: Callable[[Weights], Weights]
+    keep: Callable[[Weights], Weights] | None = None  # instead, if nothing is trained: as few bytes as on disk
 
 
 def as_integers(name: str, matrix: Tensor) -> Weights:
@@ -33,13 +34,21 @@ def from_integers(held: Weights) -> Weights:
     }
 
 
+def kept_integers(held: Weights) -> Weights:
+    return {
+        name: RoundedMatrix(tensor, held[name + SCALES]) if name + SCALES in held else tensor
+        for name, tensor in held.items()
+        if not name.endswith(SCALES)
+    }
+
+
 STORED: dict[str, StoredAs] = {
     "float32": StoredAs(lambda name, matrix: {name: matrix}, lambda held: held),
     "bfloat16": StoredAs(
         lambda name, matrix: {name: matrix.to(torch.bfloat16)},
         lambda held: {name: tensor.float() for name, tensor in held.items()},
     ),
-    "int8": StoredAs(as_integers, from_integers),
+    "int8": StoredAs(as_integers, from_integers, kept_integers),
 }
 
 

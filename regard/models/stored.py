@@ -1,7 +1,7 @@
 """What a model's directory says of itself, compared part with part: config.json, the fields, the weights."""
 
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
@@ -10,8 +10,7 @@ import torch
 from pydantic import Field as Bounds
 from pydantic import model_validator
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import load_file
-from torch import Tensor
+from torch import Tensor, nn
 
 from regard.data.fields import Field, Shape, load_field
 from regard.data.untrusted import open_plain, read_json
@@ -19,8 +18,10 @@ from regard.errors import DamagedError, UserError
 from regard.imports import advised
 from regard.models import Model, ModelConfig, build, configure, refuse_two_vocabularies
 from regard.models.budget import Budget
-from regard.models.names import RENAMED, current_names
-from regard.models.rounded import STORED, split
+from regard.models.names import RENAMED, current_name, current_names
+from regard.models.rounded import SCALES, STORED, joined, split
+from regard.nn.allocator import give_back_large
+from regard.nn.rounding import make_whole
 from regard.recipe import Count, Decoding, Imports, Section, name_of, parse
 
 FORMAT: Literal[2] = 2  # 1: tensors had other names (names.py), and there were no fields
@@ -149,13 +150,22 @@ def build_stored(stored: Stored, directory: Path, device: str = "cpu") -> Model:
     values = sum(torch.Size(form.shape).numel() for form in found.values())
     with blamed_on(directory / CONFIG), torch.device(device), Budget(SPARE * values, WEIGHTS):
         model = build(stored.model, *(column.shape for column in stored.config.columns.values()))
-    held = split(model.state_dict(), stored.config.precision)
-    wanted = {name: Form(TYPES[tensor.dtype], tuple(tensor.shape)) for name, tensor in held.items()}
+    wanted = forms(model.state_dict(), stored.config.precision)
     for name in sorted(wanted.keys() | found.keys()):
         if wanted.get(name) != found.get(name):
             problem = f"{name:.80} is {spoken(found.get(name))}, not {spoken(wanted.get(name))}"
             raise DamagedError(f"{path}: does not fit config.json: {problem}")
     return model
+
+
+def forms(weights: Mapping[str, Tensor], precision: str) -> dict[str, Form]:
+    """What a file of these weights holds; found out without rounding them, from none of the rows of each matrix."""
+    found = dict[str, Form]()
+    for name, tensor in weights.items():
+        rows = tensor.shape[:1] if tensor.dim() == 2 else ()
+        parts = split({name: tensor[:0] if rows else tensor}, precision)
+        found |= {part: Form(TYPES[one.dtype], (*rows, *one.shape[len(rows) :])) for part, one in parts.items()}
+    return found
 
 
 def spoken(form: Form | None) -> str:
@@ -176,10 +186,34 @@ def read_header(path: Path) -> dict[str, Form]:
     return found
 
 
-def finite_weights(path: Path) -> dict[str, Tensor]:
-    """All tensors, every value a finite number."""
-    weights = current_names(load_file(path))
-    for name, tensor in weights.items():
-        if not tensor.isfinite().all():
-            raise DamagedError(f"{path}: damaged: not all values of {name:.80} are finite numbers")
-    return weights
+def finite_weights(path: Path, wanted: Collection[str] | None = None) -> dict[str, Tensor]:
+    """All tensors, or those that are wanted, every value a finite number. One is mapped after the other: less memory."""
+    with safe_open(path, framework="pt") as file:
+        names = {current_name(name): name for name in file.keys()}  # noqa: SIM118 - no dict
+    return {name: finite(path, stored) for name, stored in names.items() if wanted is None or name in wanted}
+
+
+def finite(path: Path, name: str) -> Tensor:
+    with safe_open(path, framework="pt") as file:
+        tensor: Tensor = file.get_tensor(name).clone()
+    if tensor.is_floating_point() and not tensor.isfinite().all():
+        raise DamagedError(f"{path}: damaged: not all values of {name:.80} are finite numbers")
+    return tensor
+
+
+def fill(model: Model, path: Path, precision: str, rounded: bool) -> None:
+    """The weights of a model; `rounded`: in as few bytes as on disk where there is a way, for use without training. What is one
+    tensor in the model (words, and the layer under the logits) stands in its file by each of its names, and is read once."""
+    if not rounded or (keep := STORED[precision].keep) is None:
+        model.load_state_dict(joined(finite_weights(path), precision))
+        return
+    give_back_large()
+    places = model.state_dict(keep_vars=True)
+    last = {id(tensor): name for name, tensor in places.items()}
+    kept = keep(finite_weights(path, {name + end for name in last.values() for end in ("", SCALES)}))
+    for module in model.modules():
+        tables: tuple[dict[str, Any], ...] = module._parameters, module._buffers
+        for table in tables:
+            table |= {name: kept[last[id(one)]] for name, one in table.items() if id(one) in last}
+        if not isinstance(module, nn.Linear | nn.Embedding):  # what an engine does not lay out
+            make_whole(module, recurse=False)

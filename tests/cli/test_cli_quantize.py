@@ -2,7 +2,10 @@
 
 import json
 import shutil
+import subprocess
+import sys
 
+import numpy as np
 import pytest
 import torch
 from calling import refused, regard
@@ -10,7 +13,9 @@ from safetensors.torch import load_file, save_file
 
 from regard import load
 from regard.data.sealed import MANIFEST, seal
-from regard.models.directory import find_model
+from regard.decoding.load import in_use
+from regard.models.directory import find_model, load_model
+from regard.nn.rounding import RoundedMatrix
 
 
 @pytest.fixture(scope="module")
@@ -56,6 +61,37 @@ def test_matrices_are_integers_whose_error_is_half_a_step(int8, trained):
             assert steps.max() <= 0.5001
         else:
             assert held[name].equal(tensor)
+
+
+@torch.inference_mode()
+def test_what_is_not_written_by_the_engine_is_as_with_whole_matrices(int8, corpus):
+    """Scores and alignments of the model itself, whose matrices stay rounded."""
+    into, lines = int8[0], (corpus / "short.source").read_text().splitlines()[:5]
+    kept, plain = load(into), in_use(load_model(find_model(into)))
+    assert any(isinstance(one, RoundedMatrix) for one in kept.model.parameters())
+    assert not any(isinstance(one, RoundedMatrix) for one in plain.model.parameters())
+    outputs = plain.generate(lines)
+    assert kept.generate(lines) == outputs
+    pairs = [*zip(lines, outputs, strict=True)]
+    scores = [torch.tensor([score.log_prob for score in one.score(pairs)]) for one in (kept, plain)]
+    torch.testing.assert_close(*scores, atol=1e-4, rtol=1e-4)
+    for one, other in zip(kept.align(pairs), plain.align(pairs), strict=True):
+        np.testing.assert_allclose(one.weights, other.weights, atol=1e-5)
+
+
+def test_a_rounded_model_is_read_without_what_it_does_not_need(int8):
+    """Each would make every call of the command wait."""
+    code = f"""
+import sys
+from regard.cli import main
+sys.argv = ["regard", "generate", {str(int8[0])!r}]
+try:
+    main()
+finally:
+    print(*(name for name in ("torch.distributed.tensor", "sympy", "torch._dynamo") if name in sys.modules), file=sys.stderr)
+"""
+    done = subprocess.run([sys.executable, "-c", code], input=b"amicus\n", capture_output=True)
+    assert (done.stdout.count(b"\n"), done.stderr) == (1, b"\n")
 
 
 def test_bfloat16_is_stored_as_such(trained, tmp_path):

@@ -8,7 +8,7 @@ from regard.engine import native
 from regard.engine.products import PRECISIONS
 from regard.engine.transformer import Heads, look
 from regard.models.rounded import STORED
-from regard.nn.rounding import LARGEST, rounded
+from regard.nn.rounding import LARGEST, RoundedMatrix, rounded
 
 TOLERANCES = {"float32": 1e-5, "bfloat16": 2e-2, "int8": 3e-2}  # of the largest output
 
@@ -75,6 +75,20 @@ def test_weights_that_were_rounded_before_stay_as_they_are():
     again, same = rounded(integers * scales[:, None])
     assert again.equal(integers)
     torch.testing.assert_close(same, scales)
+
+
+@pytest.mark.parametrize(("outputs", "inputs"), [(1, 1), (16, 4), (37, 10), (15, 8), (32, 7)])
+def test_rows_are_read_where_products_keep_them(outputs, inputs, way):
+    """A matrix that stays rounded gives its integers to the product, and still is the same matrix."""
+    plain = torch.randn(outputs, inputs)
+    weight, which = RoundedMatrix(*rounded(plain)), torch.randint(outputs, (3, 2))
+    expected, rows = weight.integers.clone(), torch.randn(4, inputs)
+    found = PRECISIONS["int8"](weight, None)(rows)
+    assert found.equal(PRECISIONS["int8"](plain, None)(rows))
+    assert (type(weight.integers) is native.Tiles) == (way == "compiled")
+    assert weight.integers[:].equal(expected)
+    assert weight.integers[which].equal(expected[which])
+    assert weight.rows(which).equal(expected[which] * weight.scales[which][..., None])
 
 
 def attended(queries, keys, values, visible):

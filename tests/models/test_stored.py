@@ -49,6 +49,13 @@ def refused(directory):
     return str(loading.value).removeprefix(f"{directory}/")
 
 
+def test_initial_weights_are_not_drawn_where_others_are_loaded(models):
+    before = torch.get_rng_state()
+    for model in models.iterdir():
+        load_model(model)
+    assert torch.get_rng_state().equal(before)
+
+
 def change_config(directory, place, value):
     path = directory / "config.json"
     values = json.loads(path.read_text())
