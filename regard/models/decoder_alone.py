@@ -41,7 +41,7 @@ class AloneState(NamedTuple):
 class RoomyState(NamedTuple):
     """One whose caches have all their places from the start."""
 
-    places: Int[Tensor, "rows 1"]  # where the next word stands; behind the last place there is room for no more
+    places: Int[Tensor, "rows 1"]  # where the next word stands; one for which there is no room stays at the last place
     lengths: Int[Tensor, "rows"]
     layers: tuple[LayerState, ...]
 
@@ -100,9 +100,9 @@ class AloneDecoder(WordDecoder):
 
         def step(tokens: Int[Tensor, "rows"], state: RoomyState) -> Step:
             places, lengths, layers = state
-            where = QueryPositions(places, self.prefix(lengths))
+            where = QueryPositions(places.clamp(max=width - 1), self.prefix(lengths))
             found = move(tokens, StepPosition(where, width, ragged=True, return_weights=True, in_place=True), layers)
-            return found._replace(state=RoomyState((places + 1).clamp(max=width - 1), lengths, found.state))
+            return found._replace(state=RoomyState(places + 1, lengths, found.state))
 
         return step
 

@@ -42,7 +42,7 @@ class TransformerState(NamedTuple):
 class RoomyState(NamedTuple):
     """One whose caches have all their places from the start."""
 
-    places: Int[Tensor, "rows 1"]  # how many words each row has read; behind the last place there is room for no more
+    places: Int[Tensor, "rows 1"]  # how many words each row has read; one for which there is no room stays at the last place
     layers: tuple[LayerState, ...]
 
 
@@ -99,9 +99,9 @@ class TransformerDecoder(WordDecoder):
         move = self.bind(memory)
 
         def step(tokens: Int[Tensor, "rows"], state: RoomyState) -> Step:
-            moment = StepPosition(QueryPositions(state.places), room, ragged=True, in_place=True)
-            found = move(tokens, moment, state.layers)
-            return found._replace(state=RoomyState((state.places + 1).clamp(max=room - 1), found.state))
+            where = QueryPositions(state.places.clamp(max=room - 1))
+            found = move(tokens, StepPosition(where, room, ragged=True, in_place=True), state.layers)
+            return found._replace(state=RoomyState(state.places + 1, found.state))
 
         return step
 
