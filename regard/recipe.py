@@ -149,6 +149,9 @@ class Decoding(Constraints):
     max_length: Size = 256
     max_ratio: Annotated[float, Field(gt=0, le=1000)] = 3.0  # an output ends after max_ratio * source + 10 tokens at the latest
     batch_tokens: Tokens = 4096
+    cache: Annotated[str, entry_of("cache")] = (
+        "dynamic"  # what steps remember: in tensors that grow, or in such of fixed shapes
+    )
     replace_unknown: bool = False  # unknown words of outputs by the source words that were looked at for them
     min_length: Size | None = None  # tokens that an output has at least, without its end mark
     min_ratio: Annotated[float, Field(gt=0, le=1000)] | None = None  # the same, for each token of the source

@@ -18,7 +18,7 @@ from regard.decoding.looks import look_at_picture, look_at_text
 from regard.decoding.reading import Alignment, read_weights
 from regard.decoding.rules import Asked, Each, each_asked, inputs_of, unmet
 from regard.decoding.sampling import Sampling
-from regard.decoding.searching import Searching
+from regard.decoding.searching import CACHES, Searching
 from regard.decoding.streaming import OnStep, PartialOutput, Tell, streamed
 from regard.decoding.trace import NONE, Details
 from regard.decoding.trained import Answers, batches, check_look
@@ -138,7 +138,7 @@ class TrainedGenerator(Searching):
         problems |= wrong | self.problems(tokens)
         results: list[list[Hypothesis] | None] = [None if row in problems else [] for row in range(len(lines))]
         readable = [row for row in range(len(lines)) if len(tokens[row]) and row not in problems]
-        for rows in batches(self.sizes(tokens, settings), settings.batch_tokens // settings.beam, readable):
+        for rows in self.batches(tokens, settings, readable):
             copies = self.copies([offers[row] for row in rows])
             tells = None if on_step is None else [self.tell(on_step, row, offers[row]) for row in rows]
             found = self.search_batch(
@@ -155,6 +155,12 @@ class TrainedGenerator(Searching):
             results = [each and [self.in_words(one, line) for one in each] for each, line in zip(results, lines, strict=True)]
         cut = {row: found[0].end for row, found in enumerate(results) if found and found[0].cut and found[0].end != ON_STEP}
         return Answers(results, dict(sorted(problems.items())), cut)
+
+    def batches(self, tokens: Sequence[Any], settings: Decoding, rows: Sequence[int]) -> Iterable[list[int]]:
+        """What is searched together; where sentences are taken in as others are finished, all."""
+        if CACHES[settings.cache].continuous:
+            return [[*rows]] if rows else []
+        return batches(self.sizes(tokens, settings), settings.batch_tokens // settings.beam, rows)
 
     def require(self, details: Details) -> None:
         if details.alignment and not self.has_attention:

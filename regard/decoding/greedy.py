@@ -1,6 +1,7 @@
 """Take the best word at every step."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
@@ -8,11 +9,76 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from regard.decoding.hypothesis import END_MARK, LIMIT, ON_STEP, Found, require_numbers
-from regard.decoding.ranking import NORMALISATIONS, Coverage
+from regard.decoding.ranking import Coverage, normaliser
 from regard.decoding.rules import FORBIDDEN, SearchStepFunction
 from regard.decoding.streaming import Watch
 from regard.decoding.trace import Trace
-from regard.recipe import choose
+
+
+class Place(NamedTuple):
+    """Where, in tokens with room, the next word of each sentence stands."""
+
+    place: Int[Tensor, "batch"]
+    norm: Float[Tensor, "batch"]  # what log p of an output is divided by that ends with it
+
+
+class GreedyProgress(NamedTuple):
+    """How far greedy search has come: a tree of tensors, a row for each sentence."""
+
+    state: Any
+    words: Int[Tensor, "rows"]  # which the next step reads
+    tokens: Int[Tensor, "rows written"]
+    lengths: Int[Tensor, "rows"]
+    totals: Float[Tensor, "rows"]
+    open: Bool[Tensor, "rows"]
+    stopped: Bool[Tensor, "rows"]  # by `on_step`
+    seen: Float[Tensor, "rows source"] | None  # what coverage adds up
+
+    @property
+    def going(self) -> Bool[Tensor, "rows"]:
+        """Which sentences are not finished."""
+        return self.open
+
+
+@dataclass(frozen=True)
+class GreedySearch:
+    """One hypothesis a sentence, as a beam of one would find it; none where the rules of a step allow nothing. They must end
+    every output some time."""
+
+    end: int
+    normalise: Callable[[int], float]
+    coverage: Coverage | None = None
+    watch: Watch | None = None
+    trace: Trace | None = None
+
+    def begin(self, state: Any, start: Int[Tensor, "batch"], room: int | None = None) -> GreedyProgress:
+        nothing, zeros = torch.zeros_like(start, dtype=torch.bool), torch.zeros_like(start, dtype=torch.float32)
+        seen = None if self.coverage is None else self.coverage.start(1)
+        tokens = no_words(start, self.end, room)
+        return GreedyProgress(state, start, tokens, torch.zeros_like(start), zeros, ~nothing, nothing, seen)
+
+    def advance(self, step: SearchStepFunction, before: GreedyProgress, at: Place | None = None) -> GreedyProgress:
+        """One word more: behind the last, or, where tokens have room, at a place of each sentence."""
+        _, _, tokens, lengths, totals, open_, stopped, seen = before
+        found = step(before.words, before.state)
+        if self.coverage is not None and seen is not None:
+            seen = torch.where(open_[:, None], self.coverage.add(seen, found.weights), seen)
+        best, words = found.log_probs.max(dim=-1)
+        if self.trace is not None:
+            self.trace.add(found.log_probs[:, None], found.weights, torch.zeros_like(words)[:, None], words[:, None])
+        totals = totals + torch.where(open_, best, 0.0)
+        tokens = with_word(tokens, torch.where(open_, words, self.end), at)
+        lengths = lengths + open_
+        open_ = found.still_open(open_ & (words != self.end))
+        if self.watch is not None:
+            open_, stopped = watched(self.watch, tokens, totals, open_, stopped)
+        return GreedyProgress(found.state, words, tokens, lengths, totals, open_, stopped, seen)
+
+    def read(self, found: GreedyProgress) -> list[list[Found]]:
+        covered = None if self.coverage is None or found.seen is None else self.coverage.score(found.seen)
+        outputs = Written(found.tokens, found.lengths, require_numbers(found.totals), found.stopped)
+        each = read(outputs, self.end, self.normalise, covered, self.trace)
+        return [[one] if one.log_prob > FORBIDDEN else [] for one in each]
 
 
 def greedy_search(
@@ -27,32 +93,32 @@ def greedy_search(
     watch: Watch | None = None,
     trace: Trace | None = None,
 ) -> list[list[Found]]:
-    """One hypothesis a sentence, as a beam of one would find it; none where the rules of `step` allow nothing. They must end
-    every output some time."""
-    words, lengths = start, torch.zeros_like(start)
-    totals, open_ = torch.zeros_like(start, dtype=torch.float32), torch.ones_like(start, dtype=torch.bool)
-    chosen, normalise = list[Tensor](), choose(NORMALISATIONS, length_norm, "normalisation of length")
-    seen, stopped = None if coverage is None else coverage.start(1), torch.zeros_like(open_)
-    while not chosen or open_.any():
-        found = step(words, state)
-        state = found.state
-        if coverage is not None and seen is not None:
-            seen = torch.where(open_[:, None], coverage.add(seen, found.weights), seen)
-        best, words = found.log_probs.max(dim=-1)
-        if trace is not None:
-            trace.add(found.log_probs[:, None], found.weights, torch.zeros_like(words)[:, None], words[:, None])
-        totals = totals + torch.where(open_, best, 0.0)
-        chosen.append(torch.where(open_, words, end))
-        lengths = lengths + open_
-        open_ = found.still_open(open_ & (words != end))
-        if watch is not None:
-            open_, stopped = watched(watch, torch.stack(chosen, dim=1), totals, open_, stopped)
-    covered = None if coverage is None or seen is None else coverage.score(seen)
-    outputs = Written(torch.stack(chosen, dim=1), lengths, require_numbers(totals), stopped)
-    return [
-        [one] if one.log_prob > FORBIDDEN else []
-        for one in read(outputs, end, lambda n: normalise(n, length_penalty), covered, trace)
-    ]
+    search = GreedySearch(end, normaliser(length_norm, length_penalty), coverage, watch, trace)
+    return searched(search, step, search.begin(state, start))
+
+
+def searched(search: Any, step: SearchStepFunction, progress: Any) -> list[list[Found]]:
+    """Word by word, until every sentence is finished."""
+    going = True
+    while going:
+        progress = search.advance(step, progress)
+        going = bool(progress.going.any())
+    found: list[list[Found]] = search.read(progress)
+    return found
+
+
+def no_words(like: Int[Tensor, "*rows"], end: int, room: int | None) -> Int[Tensor, "*rows room"]:
+    """Outputs that have not begun. With room for so many words they have a place more, which nobody reads: rows that are
+    finished write there."""
+    return like.new_full((*like.shape, 0 if room is None else room + 1), end)
+
+
+def with_word(tokens: Int[Tensor, "*rows written"], words: Int[Tensor, "*rows"], at: Place | None) -> Int[Tensor, "*rows more"]:
+    """Each row with one word more, behind the last or at the place of its sentence."""
+    if at is None:
+        return torch.cat([tokens, words[..., None]], dim=-1)
+    index = at.place.view(-1, *[1] * words.dim()).expand(*words.shape, 1)
+    return tokens.scatter(-1, index, words[..., None])
 
 
 def watched(

@@ -49,7 +49,10 @@ class Hypothesis(NamedTuple):
         return f"Hypothesis({self.text!r}, {len(self.tokens)} tokens, {numbers}{why})"
 
 
+NO_NUMBER = "the model returned not-a-number: its weights are damaged or its training diverged"
+
+
 def require_numbers(totals: Float[Tensor, "*any"]) -> Float[Tensor, "*any"]:
     if bool(totals.isnan().any()):
-        raise UserError("the model returned not-a-number: its weights are damaged or its training diverged")
+        raise UserError(NO_NUMBER)
     return totals

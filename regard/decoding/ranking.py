@@ -8,7 +8,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from regard.errors import UserError
-from regard.tables import TABLES
+from regard.tables import TABLES, choose
 
 UNSEEN = 1e-9  # what a word that was never looked at counts as: sparse weights would make every hypothesis impossible
 
@@ -42,6 +42,12 @@ def power(length: int, penalty: float) -> float:
 def gnmt(length: int, penalty: float) -> float:
     """(5 + |Y|)^α / (5 + 1)^α  (Wu et al. 2016, eq. 14)."""
     return float(((5 + length) / (5 + 1)) ** penalty)
+
+
+def normaliser(name: str, penalty: float) -> Callable[[int], float]:
+    """What log p of an output of so many tokens is divided by."""
+    normalise = choose(NORMALISATIONS, name, "normalisation of length")
+    return lambda length: normalise(length, penalty)
 
 
 def closed_enough(

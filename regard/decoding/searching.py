@@ -1,12 +1,13 @@
 """From encoded sources to outputs as tokens: which search, under which rules."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Int
 from torch import Tensor
+from torch.nn.functional import pad
 
 from regard.data.batching import Batch, Column
 from regard.data.tokenizers import END, START
@@ -18,20 +19,26 @@ from regard.decoding.ranking import Coverage
 from regard.decoding.reading import read_head
 from regard.decoding.rules import Input, Request, limit_met, max_lengths, requested, ruled
 from regard.decoding.sampling import Sampling, chances_of, sample
+from regard.decoding.slots import SlotSearch, Waiting
 from regard.decoding.streaming import Tell, watcher
+from regard.decoding.strides import Given, Strides, power_of_two, problem
 from regard.decoding.trace import NONE, Details, Trace
 from regard.engine.engines import Engine, engine_for
 from regard.errors import UserError
 from regard.models import Generator
+from regard.models.limits import smallest
 from regard.recipe import Decoding
+from regard.tables import TABLES, choose
 
 OUTPUT_TOKENS = 32  # that an output may have for each token that a batch counts
+NARROWEST = 16  # tokens that sources are padded to
 
 
 class Searching(TeacherForced):
     """A model that writes, seen from its searches."""
 
     engine: Engine | None = None  # what encodes and steps in place of the model
+    slotted: SlotSearch | None = None
 
     def use_engine(self, precision: str) -> Engine:
         """Write by the model's rewritten parts from now on, their weights in this precision; all else is done by the model."""
@@ -57,6 +64,12 @@ class Searching(TeacherForced):
         asked: Sequence[Input] = (),
     ) -> list[list[Found]]:
         """The best outputs of each source as tokens, or samples; `asked` of each, unless all are asked the same."""
+        return choose(CACHES, settings.cache, "cache").search(self, sources, settings, copies, sampling, tells, details, asked)
+
+    def search_in_growing_tensors(
+        self, sources: Sequence[Any], settings: Decoding, copies: Column | None, sampling: Sampling | None,
+        tells: Sequence[Tell] | None, details: Details, asked: Sequence[Input],
+    ) -> list[list[Found]]:  # fmt: skip
         inputs = self.inputs(sources, copies)
         request = Request(settings, inputs, self.lengths(inputs, settings), self.target, self.model.limits, own=asked)
         if not self.fit_together(request):
@@ -80,6 +93,50 @@ class Searching(TeacherForced):
             return greedy_search(step, state, start, **ways)
         ways |= {"stop": settings.stop, "groups": settings.groups, "diversity": settings.diversity}
         return beam_search(step, state, start, width=settings.beam, **ways)
+
+    def search_in_slots(
+        self, sources: Sequence[Any], settings: Decoding, copies: Column | None, sampling: Sampling | None,
+        tells: Sequence[Tell] | None, details: Details, asked: Sequence[Input],
+    ) -> list[list[Found]]:  # fmt: skip
+        """Any number of sources: those that are padded alike are searched one after the other."""
+        also = {"samples": sampling, "on_step": tells, "token scores or alignments": any(details), "constraints": asked}
+        wrong = next((f"{what} are told step by step" for what, given in also.items() if given), None)
+        if (wrong := wrong or problem(self.writer, settings)) is not None:
+            raise UserError(f"decoding.cache=static: {wrong}; take cache=dynamic")
+        search, found = self.slot_search(settings), dict[int, list[Found]]()
+        sizes, widths = self.sizes(sources, settings), [self.width(source) for source in sources]
+        for width in sorted(set(widths)):
+            rows = sorted((row for row, one in enumerate(widths) if one == width), key=lambda row: -sizes[row])
+            encode = partial(self.encode_wide, sources, settings, width)
+            limits = self.limits(torch.tensor([len(sources[row]) + 1 for row in rows]), settings).tolist()
+            waiting = [Waiting(row, limit) for row, limit in zip(rows, limits, strict=True)]
+            found |= search(waiting, self.slots(sizes[rows[0]], settings), encode)
+        return [found[row] for row in range(len(sources))]
+
+    def slot_search(self, settings: Decoding) -> SlotSearch:
+        """The last one is kept, with what it has recorded."""
+        if self.slotted is None or self.slotted.strides.model is not self.writer or self.slotted.strides.settings != settings:
+            self.slotted = SlotSearch(Strides(self.writer, self.target, settings))
+        return self.slotted
+
+    def slots(self, size: int, settings: Decoding) -> int:
+        """A power of two, so that few shapes come again and again."""
+        most = max(1, settings.batch_tokens // settings.beam // (size + 1))
+        return power_of_two(most + 1) // 2
+
+    def width(self, source: Any) -> int:
+        """Tokens that a source is padded to, its end mark included."""
+        places = smallest(self.model.limits.source, self.model.limits.both)
+        wide = power_of_two(len(source) + 1, NARROWEST)
+        return wide if places is None else min(wide, places.places)
+
+    def encode_wide(self, sources: Sequence[Any], settings: Decoding, width: int, rows: Sequence[int]) -> Given:
+        batch = self.inputs([sources[row] for row in rows])
+        lengths, source = self.lengths(batch, settings), batch["source"]
+        if source.lengths is not None:
+            room = [0, 0] * (source.values.dim() - 2) + [0, width - source.values.shape[1]]
+            batch = Batch({"source": source._replace(values=pad(source.values, room))})
+        return Given(self.writer.encode(batch)._replace(cost=None), lengths)
 
     def trace(self, details: Details) -> Trace | None:
         if not any(details):
@@ -128,3 +185,17 @@ class Searching(TeacherForced):
     def limit_met(self, source: Any, settings: Decoding) -> str:
         """The key whose limit an output for this source meets."""
         return limit_met(int(self.lengths(self.inputs([source]), settings)), settings, self.model.limits)
+
+
+class Cache(NamedTuple):
+    search: Callable[..., list[list[Found]]]
+    continuous: bool = False  # whether it takes sentences in as others are finished, and so is given all at once
+
+
+# What steps remember of those before, and so which search there is: in tensors that grow with every word, or in such that keep
+# their shapes, which a GPU replays as CUDA graphs
+CACHES: dict[str, Cache] = {
+    "dynamic": Cache(Searching.search_in_growing_tensors),
+    "static": Cache(Searching.search_in_slots, continuous=True),
+}
+TABLES["cache"] = lambda: CACHES

@@ -21,7 +21,7 @@ from regard.models import Generator
 from regard.models.decoders.convolutional import ConvolutionalDecoder
 from regard.models.directory import Bundle
 from regard.nn.recurrent.tape import TapeCell
-from regard.nn.state import map_state
+from regard.nn.state import tensors_in, with_tensors
 from regard.nn.transformer.experts import Experts
 
 ROWS, LENGTH, LONGER, STEPS = 3, 5, 6, 2  # of the example that a graph is written from: its own sizes are not kept
@@ -31,20 +31,7 @@ OPSET = 20
 
 def tensors_of(tree: Any) -> tuple[Tensor, ...]:
     """Each a value of its own: what is an input too, or stands there twice, would have one name in a graph."""
-    found = list[Tensor]()
-
-    def keep(tensor: Tensor) -> Tensor:
-        found.append(tensor.clone())
-        return tensor
-
-    map_state(keep, tree)
-    return tuple(found)
-
-
-def with_tensors(tree: Any, tensors: Sequence[Tensor]) -> Any:
-    """The same tree of these tensors."""
-    given = iter(tensors)
-    return map_state(lambda _: next(given), tree)
+    return tuple(tensor.clone() for tensor in tensors_in(tree))
 
 
 class Reader(nn.Module):

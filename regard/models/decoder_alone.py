@@ -1,5 +1,6 @@
 """A decoder alone: source and target are one sequence, and the loss is on the target's part (Liu et al. 2018, T-D)."""
 
+from collections.abc import Callable, Sequence
 from typing import ClassVar, Literal, NamedTuple
 
 import torch
@@ -37,6 +38,14 @@ class AloneState(NamedTuple):
     layers: tuple[LayerState, ...]
 
 
+class RoomyState(NamedTuple):
+    """One whose caches have all their places from the start."""
+
+    places: Int[Tensor, "rows 1"]  # where the next word stands; one for which there is no room stays at the last place
+    lengths: Int[Tensor, "rows"]
+    layers: tuple[LayerState, ...]
+
+
 class AloneDecoder(WordDecoder):
     """The stack; the target's start mark stands between source and target."""
 
@@ -63,19 +72,49 @@ class AloneDecoder(WordDecoder):
         lengths = memory.visible.sum(dim=1)
         return AloneState(torch.zeros(lengths.shape[0], 0, dtype=torch.long, device=lengths.device), lengths, memory.keys)
 
+    def start_within(self, memory: Memory, room: int) -> RoomyState:
+        _, lengths, layers = self.start(memory)
+        pairs, width = zip(self.stack.layers, layers, strict=True), self.width(memory, room)
+        roomy = (state._replace(cache=layer.self_attention.with_room(state.cache, width)) for layer, state in pairs)
+        return RoomyState(lengths[:, None], lengths, tuple(roomy))
+
+    def width(self, memory: Memory, room: int) -> int:
+        """Places of source and target; no row has more than the stack, however wide the padding is."""
+        limit, wanted = stack_limit(self.stack), memory.visible.shape[1] + room
+        return wanted if limit is None else min(wanted, limit.places)
+
     def stepper(self, memory: Memory) -> StepFunction:
-        batch, source = memory.visible.shape
+        source, move = memory.visible.shape[1], self.bind_step(memory)
 
         def step(tokens: Int[Tensor, "rows"], state: AloneState) -> Step:
             words, lengths, layers = state
-            time, rows = words.shape[1], tokens.shape[0] // batch
+            time = words.shape[1]
             where = QueryPositions((lengths + time)[:, None], self.prefix(lengths))
-            moment = StepPosition(where, source + time + 1, ragged=True, return_weights=True)
-            top, layers, looks = self.stack.step(self.words(tokens), moment, layers, [None] * len(layers))
-            weights = on_source(looks, memory.visible.repeat_interleave(rows, dim=0)).squeeze(2)
-            return Step(self.output(top), weights, AloneState(torch.cat([words, tokens[:, None]], dim=1), lengths, layers))
+            found = move(tokens, StepPosition(where, source + time + 1, ragged=True, return_weights=True), layers)
+            return found._replace(state=AloneState(torch.cat([words, tokens[:, None]], dim=1), lengths, found.state))
 
         return step
+
+    def stepper_within(self, memory: Memory, room: int) -> StepFunction:
+        width, move = self.width(memory, room), self.bind_step(memory)
+
+        def step(tokens: Int[Tensor, "rows"], state: RoomyState) -> Step:
+            places, lengths, layers = state
+            where = QueryPositions(places.clamp(max=width - 1), self.prefix(lengths))
+            found = move(tokens, StepPosition(where, width, ragged=True, return_weights=True, in_place=True), layers)
+            return found._replace(state=RoomyState(places + 1, lengths, found.state))
+
+        return step
+
+    def bind_step(self, memory: Memory) -> Callable[[Tensor, StepPosition, Sequence[LayerState]], Step]:
+        """One step of all rows at a position; its State is that of the layers."""
+
+        def move(tokens: Int[Tensor, "rows"], moment: StepPosition, layers: Sequence[LayerState]) -> Step:
+            top, after, looks = self.stack.step(self.words(tokens), moment, layers, [None] * len(layers))
+            visible = memory.visible.repeat_interleave(tokens.shape[0] // memory.visible.shape[0], dim=0)
+            return Step(self.output(top), on_source(looks, visible).squeeze(2), after)
+
+        return move
 
     def whole(
         self,

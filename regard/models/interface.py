@@ -150,6 +150,15 @@ class Decoder(nn.Module):
         """One step as a function that reads this memory: what can be computed once for all steps is."""
         raise NotImplementedError
 
+    def start_within(self, memory: Memory, room: int) -> Any:
+        """The same with room for so many steps: no tensor of it changes its shape. It is stepped from once, for steps may write
+        into it. As it stands for States that do not grow."""
+        return self.start(memory)
+
+    def stepper_within(self, memory: Memory, room: int) -> "StepFunction":
+        """Steps from such a State, which ask the device nothing: a GPU may replay them."""
+        return self.stepper(memory)
+
     def step(self, tokens: Int[Tensor, "rows"], memory: Memory, state: Any) -> Step:
         return self.stepper(memory)(tokens, state)
 

@@ -5,26 +5,19 @@ with other numbers in the same places: one graph for each tuple of shapes that r
 """
 
 import gc
-import warnings
 from collections import Counter, OrderedDict, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from regard.nn.graphs import Refused, memory_left, no_collection, no_waiting
+
 Losses = Float[Tensor, "*losses"]  # a loss, or several, of which the first is differentiated
 Compute = Callable[..., Losses]
 Key = tuple[Any, ...]
-
-
-ROOM = 0.3  # the share of a GPU's memory that must be free for another recording
-
-
-class Refused(RuntimeError):
-    """What cannot be recorded."""
 
 
 class CapturedGraph(NamedTuple):
@@ -173,38 +166,6 @@ class Captured:
             self.parameters[number].grad = self.gradients[number]
         if before:
             torch._foreach_add_([self.gradients[number] for number in before], list(before.values()))
-
-
-@contextmanager
-def no_collection() -> Iterator[None]:
-    """No garbage is found while a graph is recorded: CUDA refuses one in which graphs, events or pinned memory are given back,
-    as those are that an earlier run of this process has left in cycles."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
-
-
-@contextmanager
-def no_waiting() -> Iterator[None]:
-    """RuntimeError where something would wait for the GPU; found while recording, it would spoil the random numbers too."""
-    before = torch.cuda.get_sync_debug_mode()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that it does not find everything
-        torch.cuda.set_sync_debug_mode("error")
-    try:
-        yield
-    finally:
-        torch.cuda.set_sync_debug_mode(before)
-
-
-def memory_left() -> bool:
-    """Whether there is memory for one graph more: each keeps what its shapes need, and none is ever given back."""
-    free, total = torch.cuda.mem_get_info()
-    return free + torch.cuda.memory_reserved() - torch.cuda.memory_allocated() > ROOM * total
 
 
 def copy_all(into: Sequence[Tensor], given: Sequence[Tensor]) -> None:

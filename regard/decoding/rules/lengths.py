@@ -15,6 +15,8 @@ class MaxLength(DecodingRule):
     """An output has at most so many tokens, its end mark included. One that has not ended by then is cut as it stands: its
     log-probability is that of its words, without an end mark."""
 
+    static = True
+
     def __init__(self, limits: Int[Tensor, "batch"]) -> None:
         self.limits = limits
 
@@ -31,6 +33,8 @@ class MaxLength(DecodingRule):
 
 class MinLength(DecodingRule):
     """An output has at least so many tokens before its end mark."""
+
+    static = True
 
     def __init__(self, least: Int[Tensor, "batch"], end: int) -> None:
         self.least, self.end = least, end

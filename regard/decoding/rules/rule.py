@@ -1,7 +1,7 @@
 """What outputs must be like, beside being probable. A rule wraps a step, so that a search sees one step and one State tree."""
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
@@ -66,6 +66,8 @@ class Request(NamedTuple):
 class DecodingRule:
     """Knows the words so far only by what it keeps of them: a State of its own, which the beam re-orders with the model's.
     Every output that is found keeps to every rule, also one that is cut at its limit: `room` says how near that is."""
+
+    static: ClassVar[bool] = False  # whether its State keeps its shape, and nothing is asked of the device
 
     @classmethod
     def requested(cls, request: Request) -> "DecodingRule | None":

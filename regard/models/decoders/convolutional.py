@@ -138,10 +138,21 @@ class ConvolutionalDecoder(WordDecoder):
         return found
 
     def stepper(self, memory: Memory) -> StepFunction:
-        run, read = self.bind(), self.reader(memory, return_weights=True)
+        move = self.stepper_within(memory, 0)
 
         def step(tokens: Int[Tensor, "rows"], state: ConvolutionalState) -> Step:
             self.positions.check(int(state.places.max()) + 1)
+            return move(tokens, state)
+
+        return step
+
+    def stepper_within(self, memory: Memory, room: int) -> StepFunction:
+        """Rows that have no place left stay at the last."""
+        self.positions.check(room)
+        run, read, known = self.bind(), self.reader(memory, return_weights=True), self.positions.known_places
+
+        def step(tokens: Int[Tensor, "rows"], state: ConvolutionalState) -> Step:
+            state = state if known is None else state._replace(places=state.places.clamp(max=known - 1))
             outputs, looks, histories = run(self.placed_words(tokens[:, None], state.places), state.histories, read)
             weights = torch.cat([one for one in looks if one is not None], dim=1).transpose(1, 2).flatten(0, 1)
             return Step(self.output(outputs[:, 0]), weights, ConvolutionalState(state.places + 1, histories))

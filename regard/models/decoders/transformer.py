@@ -1,6 +1,6 @@
 """The Transformer's decoder: it looks at its own past and at the memory, in every layer."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated, Literal, NamedTuple
 
 import torch
@@ -39,6 +39,13 @@ class TransformerState(NamedTuple):
     layers: tuple[LayerState, ...]
 
 
+class RoomyState(NamedTuple):
+    """One whose caches have all their places from the start."""
+
+    places: Int[Tensor, "rows 1"]  # how many words each row has read; one for which there is no room stays at the last place
+    layers: tuple[LayerState, ...]
+
+
 class TransformerDecoder(WordDecoder):
     Config = TransformerDecoderConfig
 
@@ -71,20 +78,45 @@ class TransformerDecoder(WordDecoder):
         )
         return TransformerState(torch.zeros(nothing.shape[:2], dtype=torch.long, device=nothing.device), layers)
 
+    def start_within(self, memory: Memory, room: int) -> RoomyState:
+        words, layers = self.start(memory)
+        pairs = zip(self.stack.layers, layers, strict=True)
+        roomy = (state._replace(cache=layer.self_attention.with_room(state.cache, room)) for layer, state in pairs)
+        return RoomyState(words.new_zeros(len(words), 1), tuple(roomy))
+
     def stepper(self, memory: Memory) -> StepFunction:
-        pairs = zip(self.stack.layers, memory.keys.layers, strict=True)
-        looks, batch = [layer.to_memory.bind(keys) for layer, keys in pairs], memory.states.shape[0]
+        move = self.bind(memory)
 
         def step(tokens: Int[Tensor, "rows"], state: TransformerState) -> Step:
             time = state.words.shape[1]
             moment = StepPosition(QueryPositions(torch.full((tokens.shape[0], 1), time, device=tokens.device)), time + 1)
-            top, layers, weights = self.stack.step(self.words(tokens), moment, state.layers, looks)
-            outputs = top.view(batch, top.shape[0] // batch, -1)
-            logits = self.logits(Steps(outputs, copying=self.copying(outputs, memory))).flatten(0, 1)
-            words = torch.cat([state.words, tokens[:, None]], dim=1)
-            return Step(logits, torch.cat(weights, dim=1), TransformerState(words, layers))
+            found = move(tokens, moment, state.layers)
+            return found._replace(state=TransformerState(torch.cat([state.words, tokens[:, None]], dim=1), found.state))
 
         return step
+
+    def stepper_within(self, memory: Memory, room: int) -> StepFunction:
+        move = self.bind(memory)
+
+        def step(tokens: Int[Tensor, "rows"], state: RoomyState) -> Step:
+            where = QueryPositions(state.places.clamp(max=room - 1))
+            found = move(tokens, StepPosition(where, room, ragged=True, in_place=True), state.layers)
+            return found._replace(state=RoomyState(state.places + 1, found.state))
+
+        return step
+
+    def bind(self, memory: Memory) -> Callable[[Tensor, StepPosition, Sequence[LayerState]], Step]:
+        """One step of all rows at a position; its State is that of the layers."""
+        pairs = zip(self.stack.layers, memory.keys.layers, strict=True)
+        looks, batch = [layer.to_memory.bind(keys) for layer, keys in pairs], memory.states.shape[0]
+
+        def move(tokens: Int[Tensor, "rows"], moment: StepPosition, layers: Sequence[LayerState]) -> Step:
+            top, after, weights = self.stack.step(self.words(tokens), moment, layers, looks)
+            outputs = top.view(batch, top.shape[0] // batch, -1)
+            logits = self.logits(Steps(outputs, copying=self.copying(outputs, memory))).flatten(0, 1)
+            return Step(logits, torch.cat(weights, dim=1), after)
+
+        return move
 
     def forward(self, tokens: Int[Tensor, "batch target"], memory: Memory, return_weights: bool = False) -> Steps:
         result = self.stack(self.words(tokens), None, memory.keys.layers, return_weights, present=tokens != PAD)

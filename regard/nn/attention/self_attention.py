@@ -39,6 +39,7 @@ class StepPosition(NamedTuple):
     upto: int
     ragged: bool = False  # whether rows have got to different places
     return_weights: bool = False
+    in_place: bool = False  # whether caches have room for all `upto` places, and are written where they lie
 
     def by(self, positions: Positions | None) -> "StepPosition":
         return self._replace(where=self.where._replace(positions=positions))
@@ -79,6 +80,13 @@ class SelfAttention(nn.Module):
         visible = None if lengths is None else length_mask(lengths, states.shape[1])
         return self.keep(states, self.attention.prepare(states, visible), lengths)
 
+    def with_room(self, cache: Cache, places: int) -> Cache:
+        """The same for a sequence of so many places, of which those to come are empty."""
+        scope = self.attention.scope
+        width = -(-places // scope.window) if scope.compresses else places
+        keys, values = (functional.pad(side, (0, 0, 0, width - side.shape[2])) for side in cache[:2])
+        return cache._replace(keys=keys, values=values)
+
     def keep(self, states: States, prepared: PreparedMemory, lengths: Int[Tensor, "batch"] | None) -> Cache:
         window = self.attention.scope.window if self.attention.scope.compresses else 0
         tail = functional.pad(states, (0, 0, window, 0))
@@ -97,26 +105,27 @@ class SelfAttention(nn.Module):
         return self.attention.forward(states, prepared, position.return_weights, None, position.where), cache
 
     def extend(self, states: Rows, cache: Cache, position: StepPosition) -> Cache:
-        where, upto, ragged, _ = position
+        where, upto, ragged, _, in_place = position
         scope, places = self.attention.scope, where.of(states).expand(states.shape[0], -1)
         if not scope.compresses:
             self.attention.score.check(upto)
             one = self.attention.prepare(states, where=where)
-            index = places if ragged else None
-            return Cache(put(cache.keys, one.keys, index, upto), put(cache.values, one.values, index, upto), cache.tail)
+            index, lie = places if ragged else None, (upto, in_place)
+            return Cache(put(cache.keys, one.keys, index, *lie), put(cache.values, one.values, index, *lie), cache.tail)
         tail = torch.cat([cache.tail[:, 1:], states], dim=1)  # the block, once it is whole; no query sees it before
         index, count = places // scope.window, -(-upto // scope.window)
         self.attention.score.check(count)
         one = self.attention.prepare(tail, where=QueryPositions(index))  # its place is its block's
-        return Cache(put(cache.keys, one.keys, index, count), put(cache.values, one.values, index, count), tail)
+        lie = count, in_place
+        return Cache(put(cache.keys, one.keys, index, *lie), put(cache.values, one.values, index, *lie), tail)
 
 
 def put(
     cache: Float[Tensor, "rows heads time size"], one: Float[Tensor, "rows heads 1 size"], index: Int[Tensor, "rows 1"] | None,
-    width: int,
+    width: int, in_place: bool = False,
 ) -> Float[Tensor, "rows heads width size"]:  # fmt: skip
     """One column more, at the end or where `index` says."""
     if index is None:
         return torch.cat([cache, one], dim=2)
-    grown = functional.pad(cache, (0, 0, 0, max(0, width - cache.shape[2])))
-    return grown.scatter(2, index[:, None, :, None].expand(one.shape), one.to(grown.dtype))
+    grown = cache if in_place else functional.pad(cache, (0, 0, 0, max(0, width - cache.shape[2])))
+    return grown.scatter_(2, index[:, None, :, None].expand(one.shape), one.to(grown.dtype))
