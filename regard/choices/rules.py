@@ -27,7 +27,8 @@ CHOICES: dict[str, Rule] = {
     "bad rows": BAD_ROWS,
     "tokenizer": Rule(
         tokenizer, tell_tokenizer,
-        "800 pronunciations: subwords 21 % right, characters 76 %; sigmorphon, SCAN, phonemes: closed sets of symbols; "
+        "800 pronunciations of a regular spelling: subwords 21 % right, characters 76 % (800 of CMUdict: 20.3 %); "
+        "sigmorphon, SCAN, phonemes: closed sets of symbols; "
         "django on an H200: names and signs 65.9 % right, subwords had not ended after 546 s; 1,200 generated "
         "functions of four lines, a minute of one core: by words 54 % right, by names and signs 100 %",
     ),
