@@ -3,7 +3,7 @@
 import os
 import shutil
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float
@@ -23,6 +23,7 @@ ARROW = " -> "
 OUTLINE, DASHED = "[]", "()"  # of true links, and of possible ones
 
 
+@runtime_checkable
 class Paint(Protocol):
     def __call__(self, shade: float, cell: int, outline: str = "") -> str: ...
 
