@@ -17,3 +17,8 @@ WRONG = {  # by how the problem begins: a row that has it, and one that just doe
 def test_each_problem(problem):
     wrong, right = next(rows for begin, rows in WRONG.items() if problem.startswith(begin))
     assert suspicious_rows([*USUAL, wrong, right]) == [(20, problem)]
+
+
+@pytest.mark.parametrize(("long", "named"), [(1, 1), (2, 0)])
+def test_lengths_that_differ_in_many_rows_are_nothing_unusual(long, named):
+    assert len(suspicious_rows([*USUAL[:19], *[("a", "b" * 200)] * long])) == named
