@@ -33,7 +33,7 @@ def plain(param: Any, ctx: Any) -> None:
     """An argument has its name in capitals, in which no kind of value need be told."""
     if isinstance(param, TyperArgument):
         param.metavar = param.metavar or str(param.name).upper().rstrip("_")
-        param.display_type_rich = lambda ctx: None  # type: ignore[method-assign, misc]
+        param.display_type_rich = lambda ctx: None  # type: ignore[method-assign]
     elif param.metavar is None:
         param.metavar = "DIR" if DIRECTORIES & {*param.opts} else PLACEHOLDERS.get(param.display_type(ctx))
 
