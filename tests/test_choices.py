@@ -45,6 +45,11 @@ def sentences(chance):
     return sentence(chance), sentence(chance)
 
 
+def frequent(chance, length=9):
+    """Half of the words are frequent ones."""
+    return " ".join(chance.choice(WORDS[:20]) if chance.random() < 0.5 else sentence(chance, 1) for _ in range(length))
+
+
 def spelling(chance):
     word = chance.choice(WORDS) + chance.choice(WORDS)
     return word, " ".join(word.upper())
@@ -123,6 +128,18 @@ CASES = {
     ),
     "nor are very long ones": (
         lambda chance: ("".join(chance.choices("ACGT", k=600)), sentence(chance)), 40,
+        lambda it: kinds(it) == "bpe",
+    ),
+    "sentences whose words tell those in their places": (
+        lambda chance: (one := frequent(chance), " ".join(word[1:] + word[0] for word in one.split())), 300,
+        lambda it: kinds(it) == {"source": "character", "target": "character"},
+    ),
+    "the same, longer": (
+        lambda chance: (one := frequent(chance, 25), " ".join(word[1:] + word[0] for word in one.split())), 300,
+        lambda it: kinds(it) == "bpe",
+    ),
+    "the same, with their words turned round": (
+        lambda chance: (one := frequent(chance), " ".join(word[1:] + word[0] for word in one.split()[::-1])), 300,
         lambda it: kinds(it) == "bpe",
     ),
     "copying": (stems, 300, lambda it: it.values["model"]["decoder"].get("copy_words") == "gated"),
@@ -467,6 +484,16 @@ def test_new_words_are_read_by_their_characters(tmp_path):
     assert choice.values["model"]["encoder"]["input"]["kind"] == "characters"
     closed = choose_recipe(write(tmp_path / "closed.tsv", drawn(400, tagged)), LAPTOP)
     assert "fields" not in closed.values["data"]
+
+
+@pytest.mark.parametrize(("known", "kind"), [(True, "word"), (False, "character")])
+def test_short_texts_of_words_that_come_again_are_read_by_words(known, kind, tmp_path):
+    def phrase(chance):
+        text = " ".join(chance.choice(WORDS) for _ in range(3)) if known else sentence(chance, 1) + chance.choice(WORDS)
+        return text, chance.choice(["good", "bad"])
+
+    choice = chosen(tmp_path, drawn(2000, phrase))
+    assert (shape(choice), kinds(choice)) == ("classifier", kind)
 
 
 def test_what_words_in_the_same_place_tell_by_hand():

@@ -7,6 +7,7 @@ from regard.choices.rules import BAD_ROWS, Rule
 from regard.choices.text import round_up, spelled, strand
 
 NEW_WORDS = 0.01  # the share of words in unseen rows that are new, from which on characters are read too
+UNKNOWN = 0.3  # the same, from which on a short text is read by its characters alone
 
 
 def words(case: Case) -> Values:
@@ -18,7 +19,7 @@ def words(case: Case) -> Values:
     if tags(case):
         kind = {"data.fields.source": {"kind": "spelled"}} if source.new_words > NEW_WORDS else {}
         return {"data.tokenizer": {"kind": "word", "size": size}, **kind}
-    if spelled(source) or strand(source):
+    if (spelled(source) and source.new_words > UNKNOWN) or strand(source):
         return {"data.tokenizer": {"kind": "character", "size": 2 * source.alphabet + 100}}
     if source.unspaced > 0.3:
         return {"data.tokenizer": {"kind": "bpe", "size": max(4_000, 2 * source.alphabet + 300)}}
@@ -88,7 +89,9 @@ EPOCHS = [(1_000, 40), (20_000, 15), (200_000, 8), (math.inf, 4)]
 LABEL_CHOICES: dict[str, Rule] = {
     "bad rows": BAD_ROWS,
     "tokenizer": Rule(
-        words, tell_words, "UD English EWT: 5.4 % of the words of rows not seen are new, and their endings tell their tags"
+        words, tell_words,
+        "UD English EWT: 5.4 % of the words of rows not seen are new, and their endings tell their tags; mpqa, phrases of "
+        "three words, 600 updates of 512 tokens, one run each: words 84.9, characters 71.1 % right of rows held out",
     ),
     "model": Rule(
         body, tell_body,

@@ -31,7 +31,7 @@ def generate(
     run: Annotated[Path, typer.Argument(help="A run or a model directory.")],
     changes: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[KEY=VALUE]...", help="Settings of decoding, for example min_length=5 no_repeat_ngram=3."),
+        typer.Argument(metavar="KEY=VALUE", help="Settings of decoding, for example min_length=5 no_repeat_ngram=3."),
     ] = None,
     others: Annotated[
         list[Path] | None, typer.Option("--with", metavar="RUN", help="Write together with this run. May be repeated.")

@@ -74,7 +74,9 @@ def cells(
 
 def attention(
     recipe: Annotated[str, typer.Argument(help="A recipe whose decoder attends: `regard recipes`, or a YAML file.")] = "demo",
-    overrides: Annotated[list[str] | None, typer.Argument(help="key.path=value, as for `regard train`.")] = None,
+    overrides: Annotated[
+        list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Changes to the recipes, as for `regard train`.")
+    ] = None,
     vary: Annotated[str, typer.Option(help="score, scope or selection: what differs.")] = "score",
     names: Annotated[str | None, typer.Option(help="Entries to compare, separated by commas; all unless given.")] = None,
     seeds: Annotated[int, typer.Option(min=1, help="Runs of each entry, each with a seed of its own: mean and spread.")] = 1,

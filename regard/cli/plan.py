@@ -14,7 +14,7 @@ def plan(
         str | None,
         typer.Argument(help="A built-in recipe (`regard recipes` lists them), a .yaml file, a run; none with own files."),
     ] = None,
-    overrides: Annotated[list[str] | None, typer.Argument(help="Changes to the recipe: key.path=value.")] = None,
+    overrides: Annotated[list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Changes to the recipe.")] = None,
     source: Annotated[Path | None, typer.Option(help="Training sources, one per line: plan what `train` would do.")] = None,
     target: Annotated[Path | None, typer.Option(help="Their targets, line by line.")] = None,
     pairs: Annotated[Path | None, typer.Option(help="Both in one .tsv, .csv, .jsonl or .parquet file instead.")] = None,

@@ -22,7 +22,7 @@ def train(
     ] = None,
     overrides: Annotated[
         list[str] | None,
-        typer.Argument(help="Changes to the recipe: key.path=value, for example training.updates=200."),
+        typer.Argument(metavar="KEY=VALUE", help="Changes to the recipe, for example training.updates=200."),
     ] = None,
     run: Annotated[
         str | None, typer.Option("--run", "-r", help="Directory of the run, new or empty; runs/RECIPE unless given.")

@@ -14,7 +14,7 @@ def tune(
     words: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[FILES] [KEY=VALUE]...",
+            metavar="FILE|KEY=VALUE",
             help="A table (.tsv, .csv, .jsonl, .parquet), or a source and a target file; key.path=value fixes a key.",
         ),
     ] = None,

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 Row = tuple[str, str]
 Length = Callable[[str], int]
 FAR = 8  # times longer or shorter than usual beside its source
+USUAL = 0.05  # the share of rows from which on this is nothing unusual
 SHORT = 24  # characters; shorter texts may be anything
 MOJIBAKE = re.compile("[\u00c2\u00c3][\u0080-\u00bf]|\u00e2\u20ac")  # UTF-8 read as Latin-1 or Windows-1252
 
@@ -16,6 +17,8 @@ def suspicious_rows(rows: Sequence[Row]) -> list[tuple[int, str]]:
     length: Length = words if as_many_words(rows) else len
     usual = statistics.median(ratio(row, length) for row in rows)
     far = [max(map(len, row)) > SHORT and not usual / FAR <= ratio(row, length) <= usual * FAR for row in rows]
+    if sum(far) > USUAL * len(rows):  # lengths that differ so in many rows are of no pair's making
+        far = [False] * len(rows)
     found = [[problem for problem, holds in PROBLEMS.items() if holds(*given)] for given in zip(rows, far, strict=True)]
     return [(place, problems[0]) for place, problems in enumerate(found) if problems]
 

@@ -28,8 +28,16 @@ def test_every_verb_has_help(verb):
     code, out, err = regard(verb, "--help")
     assert (code, err) == (0, "")
     assert f"regard {verb}" in out
-    assert "<bool>" not in out  # flags take no value
+    assert not re.search(r"<(?!TAB)\w+|\]\.\.\.\]", out)  # kinds of values
     assert not re.search(r"\bblanks?\b|parted|one a line|for each to|the house", out)
+
+
+def test_values_are_called_what_they_are():
+    out = regard("train", "--help").out
+    for option, value in (("--run", "DIR"), ("--source", "FILE"), ("--minutes", "NUMBER"), ("--column", "NAME=PLACE")):
+        assert re.search(rf"{option} .* {value} ", out)
+    assert "regard train [OPTIONS] [RECIPE] [KEY=VALUE]..." in out
+    assert "Invalid value for '--minutes'" in regard("train", "--minutes", "0").err
 
 
 def test_version():

@@ -26,3 +26,8 @@ def test_words_that_tags_belong_to_may_be_long():
     assert suspicious_rows([*tagged, ("the cat", "D " * 30)]) == [(300, [*PROBLEMS][-1])]
     single = [(word, word.upper()) for word in ("cat", "dog", "mouse")] * 100  # letters and sounds: one word each
     assert suspicious_rows([*single, ("a", "b" * 200)]) == [(300, [*PROBLEMS][-1])]
+
+
+@pytest.mark.parametrize(("long", "named"), [(1, 1), (2, 0)])
+def test_lengths_that_differ_in_many_rows_are_nothing_unusual(long, named):
+    assert len(suspicious_rows([*USUAL[:19], *[("a", "b" * 200)] * long])) == named
