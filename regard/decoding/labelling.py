@@ -89,7 +89,7 @@ class TrainedLabeller(Trained):
         problems = check_values(self.fields, columns)[1]
         wrong = {**problems["source"], **problems[self.model.writes]}
         (sources, _), (wanted, _) = (self.encoded(name, values) for name, values in columns.items())
-        wrong |= self.unread(sources)
+        wrong = {**self.unread(sources), **wrong}
         found: list[Likelihood | None] = [None if row in wrong else Likelihood(0.0, 0) for row in range(len(both))]
         for some in self.batches(sources, wrong):
             log_probs = self.log_probs([sources[row] for row in some], [wanted[row] for row in some])
@@ -134,7 +134,7 @@ class TrainedLabeller(Trained):
     def labelled(self, texts: Sequence[str]) -> Answers[Labelled]:
         """What the model says of each text."""
         tokens, problems = self.encoded("source", texts)
-        problems |= self.unread(tokens)
+        problems = dict(sorted({**self.unread(tokens), **problems}.items()))
         nothing = Labelled(torch.zeros(0, len(self.labels.names)), torch.zeros(0, dtype=torch.long), 0.0)
         results: list[Labelled | None] = [None if row in problems else nothing for row in range(len(texts))]
         for rows in self.batches(tokens, problems):

@@ -129,3 +129,32 @@ def test_a_pixel_glows_where_its_region_was_looked_at():
     assert (peaks.min(axis=0).tolist(), peaks.max(axis=0).tolist()) == ([14, 24], [15, 25])
     assert maps[0, :5].max() == 0
     assert maps[1, 0, 9] == pytest.approx((0.2 * 0.55 + 0.4 * 0.45) / (0.2 * 0.05 + 0.4 * 0.95), abs=1e-6)
+
+
+@pytest.fixture(scope="module")
+def classifier(shots):
+    """Of what the first thing in a picture is."""
+    rows = [line.split("\t") for line in (shots / "t.tsv").read_text().splitlines()]
+    (shots / "labels.tsv").write_text("".join(f"{name}\t{caption.split()[2]}\n" for name, caption in rows))
+    (shots / "classifier.yaml").write_text("""
+data: {fields: {source: {kind: image}}, batch_tokens: 64, held_out: 10}
+model:
+  kind: classifier
+  encoder: {kind: identity, embedding_size: 8, input: {kind: convolutions, channels: [4, 4], strides: [4, 2], norm: group}}
+training: {updates: 2, warmup: 1, validate_every: 2, label_smoothing: 0}
+""")
+    words = ["--pairs", shots / "labels.tsv", "--column", "source=0", "--column", "label=1", "--run", shots / "classifier"]
+    assert command("train", shots / "classifier.yaml", *words, "--quiet") == (0, "", "")
+    return shots / "classifier"
+
+
+def test_pictures_are_labelled_and_a_bad_one_says_what_is_wrong(classifier, shots):
+    (shots / "no.png").write_bytes(b"no picture")
+    names = [shots / "shots" / "00.png", shots / "none.png", shots / "no.png", shots / "shots" / "01.png"]
+    code, out, err = command("predict", classifier, stdin="".join(f"{name}\n" for name in names).encode())
+    lines = out.split("\n")
+    assert (code, lines[1:3], bool(lines[0] and lines[3])) == (2, ["", ""], True)
+    assert f"<stdin>:2: {names[1]}: no such file; it has no labels" in err
+    assert f"<stdin>:3: {names[2]}: not an image that can be read" in err
+    code, out, _ = command("evaluate", classifier, "--pairs", shots / "labels.tsv")
+    assert (code, out.startswith("test: 60 rows")) == (0, True)
