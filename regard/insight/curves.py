@@ -84,8 +84,8 @@ class Bars(NamedTuple):
             style = {"color": COLOURS[number % len(COLOURS)], "edgecolor": "black", "linewidth": 0.5}
             bars = axes.bar(places, one.values, width, yerr=one.spread, capsize=2, label=printable(one.name), **style)
             if len(groups) * len(self.series) <= 24:
-                told = zip(one.y, one.marks or [""] * len(one.y), strict=True)
-                told = ["" if value is None else f"{value:.3g}{mark}" for value, mark in told]
+                figures = zip(one.y, one.marks or [""] * len(one.y), strict=True)
+                told = ["" if value is None else f"{value:.3g}{mark}" for value, mark in figures]
                 axes.bar_label(bars, told, fontsize=6, padding=1)
         names = labels(map(str, groups), 24)
         axes.set_xticks(range(len(groups)), names, fontsize=8, rotation=35 * (sum(map(len, names)) > 40), ha="center")
