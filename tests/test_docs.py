@@ -3,12 +3,18 @@ what those before it have made."""
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
+from PIL import Image
+
+from regard.insight.heatmap import Heatmap
+from regard.insight.page import html
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -77,6 +83,31 @@ def test_what_a_document_shows_runs(document, tmp_path, warm):
         done = run(kind, said if kind == "python" else code, tmp_path, warm)
         assert done.returncode == 0, f"{document.name}:\n{code}\n{done.stdout}\n{done.stderr}"
         assert PRINTS.findall(said if kind == "python" else code) == printed(code if kind == "bash" else said, done.stdout)
+
+
+GALLERY = ROOT / "docs" / "gallery"
+
+
+def test_the_gallery_shows_every_picture_and_says_what_made_it():
+    text = (ROOT / "docs" / "gallery.md").read_text(encoding="utf-8")
+    shown = re.findall(r"!\[.+?\]\(gallery/(.+?)\)", text)
+    assert sorted(shown) == sorted(path.name for path in GALLERY.iterdir())
+    assert all(path.stat().st_size < 100_000 for path in GALLERY.iterdir())
+    commands = " ".join(code for _, code, _ in BLOCK.findall(text))
+    lab = {"neuron.png": "runs/neurons", **{f"{name}.png": f"runs/{name}" for name in ("gradients", "positions", "complexity")}}
+    assert all(lab.get(name, name) in commands for name in shown)
+
+
+@pytest.mark.skipif(not shutil.which("chromium"), reason="no chromium: apt-get install chromium")
+def test_the_page_of_the_gallery_is_photographed(tmp_path):
+    html(Heatmap(["a"], ["b"], np.ones((1, 1))), tmp_path / "look.html")
+    (code,) = re.findall(
+        r"^```bash\n(chromium .*?)^```", (ROOT / "docs" / "gallery.md").read_text("utf-8"), re.MULTILINE | re.DOTALL
+    )
+    subprocess.run(["bash", "-euc", code], cwd=tmp_path, check=True, capture_output=True, timeout=300)
+    light, dark = (np.asarray(Image.open(tmp_path / f"page-{name}.png").convert("L")).mean() for name in ("light", "dark"))
+    assert light > 200
+    assert dark < 60
 
 
 def test_the_readme_has_its_two_commands():

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 MARKERS, DASHES = "osD^vP*", ("-", "--", "-.", ":")
 ACROSS = 3  # panels side by side
+NAMED = 8  # so many lengths stand below an axis of logarithms
 LEGEND: dict[str, Any] = {
     "framealpha": 0.8,
     "edgecolor": "none",
@@ -58,6 +59,10 @@ class Lines(NamedTuple):
                 axes.fill_between(one.x, low, high, alpha=0.15, color=style["color"], linewidth=0)
         if self.log_x:
             axes.set_xscale("log")
+            places = sorted({x for one in self.series for x in one.x})
+            if len(places) <= NAMED:  # names of powers of ten would hit each other
+                axes.set_xticks(places, [f"{place:,}" for place in places])
+                axes.minorticks_off()
         if self.log_y:
             axes.set_yscale("log")
         axes.grid(alpha=0.3)
@@ -79,8 +84,8 @@ class Bars(NamedTuple):
             style = {"color": COLOURS[number % len(COLOURS)], "edgecolor": "black", "linewidth": 0.5}
             bars = axes.bar(places, one.values, width, yerr=one.spread, capsize=2, label=printable(one.name), **style)
             if len(groups) * len(self.series) <= 24:
-                told = zip(one.y, one.marks or [""] * len(one.y), strict=True)
-                told = ["" if value is None else f"{value:.3g}{mark}" for value, mark in told]
+                figures = zip(one.y, one.marks or [""] * len(one.y), strict=True)
+                told = ["" if value is None else f"{value:.3g}{mark}" for value, mark in figures]
                 axes.bar_label(bars, told, fontsize=6, padding=1)
         names = labels(map(str, groups), 24)
         axes.set_xticks(range(len(groups)), names, fontsize=8, rotation=35 * (sum(map(len, names)) > 40), ha="center")

@@ -65,12 +65,14 @@ def draw_panels(panels: Panels) -> "Figure":
     figure = Figure(figsize=(1.9 * across, (high + 0.32) * math.ceil(count / across) + 0.3), layout="constrained")
     fonts, _ = fonts_for([*panels.words, panels.title])
     views = [picture, *(laid_over(picture, shade[..., None]) for shade in panels.maps)]
-    for place, (view, name) in enumerate(zip(views, ["", *labels(panels.words)], strict=True), start=1):
+    peaks = [f"{word}  {weights.max():.2f}" for word, weights in zip(labels(panels.words), panels.weights, strict=True)]
+    for place, (view, name) in enumerate(zip(views, ["", *peaks], strict=True), start=1):
         axes = figure.add_subplot(math.ceil(count / across), across, place)
         axes.imshow(view, interpolation="nearest")
         axes.set_title(name, fontsize=10, fontfamily=fonts, parse_math=False)
         axes.set_axis_off()
-    figure.suptitle(printable(panels.title), fontsize=8, fontfamily=fonts, parse_math=False)
+    told = "; ".join(filter(None, [printable(panels.title), "beside a word the largest weight, which glows most"]))
+    figure.suptitle(told, fontsize=8, fontfamily=fonts, parse_math=False)
     return figure
 
 

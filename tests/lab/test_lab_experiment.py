@@ -91,6 +91,7 @@ def test_pictures_show_the_numbers(tmp_path):
     figure = figure_of(picture)
     first, second, *_ = figure.axes
     assert first.get_xscale() == "log"
+    assert [label.get_text() for label in first.get_xticklabels()] == ["1", "10", "100"]
     assert first.lines[0].get_ydata()[[0, 2]].tolist() == [3.0, 1.0]
     assert (first.get_xlabel(), first.get_ylabel(), first.get_title()) == ("length", "BLEU", "panel")
     assert [bar.get_height() for bar in second.patches] == [1.0, 2.0, 3.0, 4.0]
