@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from regard.decoding.hypothesis import Hypothesis
     from regard.decoding.sampling import Sampling
     from regard.decoding.trained import Answers
+    from regard.recipe import Decoding
 
     Ask = Callable[..., Answers[list[Hypothesis]]]
 
@@ -85,6 +86,9 @@ def generate(
     precision: Annotated[
         str | None, typer.Option(help="Faster on a CPU: float32, bfloat16 or int8 weights in an engine (docs/speed.md).")
     ] = None,
+    engine: Annotated[
+        str | None, typer.Option(help="What writes on a CPU: ctranslate2, native, torch, or auto (docs/speed.md).")
+    ] = None,
 ) -> None:
     """Read lines from standard input, write one output per line to standard output, in order.
 
@@ -107,7 +111,7 @@ def generate(
     source = lines_in(file, output, unbuffered)
     number = count_processes(processes, device, source)
     with threads_for(number):
-        trained = together([run, *(others or [])], weights, combine, device, precision)
+        trained = together([run, *(others or [])], weights, combine, device, precision, engine)
     if alignments is not None and not trained.has_attention:
         raise UserError(f"{run}: this model has no attention, so there is nothing to align by")
     own = changed(changes or []) | given(
@@ -121,6 +125,7 @@ def generate(
             raise UserError("--dictionary says what unknown words are replaced by: add --replace-unknown")
         trained.dictionary = read_dictionary(dictionary)
     wanted = Details(form.token_scores, alignments is not None or (details and trained.has_attention))
+    tell_engine(trained, settings, {"samples": sampling, "token scores or alignments": any(wanted)})
     ask: Ask = partial(trained.answer, settings=settings, sampling=sampling, details=wanted)
     ask = ask if mbr is None else by_risk(ask, mbr, sample)
     with threads_for(number), opened(output, sys.stdout) as out, opened(alignments, None) as links:
@@ -253,14 +258,16 @@ def by_risk(ask: "Ask", metric: str, sampled: bool) -> "Ask":
 
 
 def together(
-    runs: Sequence[Path], weights: str | None, combine: str | None, device: str, precision: str | None
+    runs: Sequence[Path], weights: str | None, combine: str | None, device: str, precision: str | None, engine: str | None
 ) -> "TrainedGenerator":
     """The model of one run, or those of several as one. What of it has no engine is told."""
     from regard.decoding.ensemble import ensemble
     from regard.decoding.load import load, load_generator
     from regard.errors import UserError
 
-    first = load_generator(runs[0], device, precision)
+    if engine is not None and len(runs) > 1:
+        raise UserError(f"--engine {engine} is for one run; several take their steps together (--precision is for the first)")
+    first = load_generator(runs[0], device, precision, engine)
     for part, reason in (first.engine.own if first.engine is not None else {}).items():
         typer.echo(f"note: the {part} runs as it was trained, in float32: {reason}", err=True)
     if len(runs) == 1:
@@ -272,6 +279,16 @@ def together(
     except ValueError:
         raise UserError(f"--weights is {len(runs)} numbers separated by commas, not {weights!r}") from None
     return ensemble([first, *(load(path, device) for path in runs[1:])], numbers, combine or "mean")
+
+
+def tell_engine(trained: "TrainedGenerator", settings: "Decoding", more: dict[str, Any]) -> None:
+    """What writes these outputs, if it was asked for by name."""
+    if trained.written_by is None:
+        return
+    told, translator = trained.written_by, trained.translator
+    if translator is not None and not translator.takes(settings, more):
+        told = f"regard's own engine, in {translator.precision}; not by CTranslate2, for {translator.problem(settings, more)}"
+    typer.echo(f"note: outputs are written by {told}", err=True)
 
 
 def changed(changes: Sequence[str]) -> dict[str, Any]:

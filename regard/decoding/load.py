@@ -6,6 +6,7 @@ from typing import TypeVar
 
 import torch
 
+from regard.decoding.engines import use
 from regard.decoding.generator import TrainedGenerator
 from regard.decoding.labelling import TrainedLabeller
 from regard.decoding.language import TrainedLanguageModel
@@ -46,19 +47,24 @@ def in_use(bundle: Bundle, device: torch.device | str = "cpu") -> Trained:
     return trained
 
 
-def load(path: str | Path, device: str = "auto", precision: str | None = None) -> Trained:
+def load(path: str | Path, device: str = "auto", precision: str | None = None, engine: str | None = None) -> Trained:
     """A run or a model directory, ready for use. Of a run that still trains: its best weights so far, which is said.
 
-    `precision`: outputs are written on a CPU by an engine, its weights in float32, bfloat16 or int8 (docs/speed.md)."""
-    bundle = load_model(Path(path), rounded=choose_device(device).type == "cpu")
+    `precision`: outputs are written on a CPU by an engine, its weights in float32, bfloat16 or int8. `engine`: by which one, an
+    entry of ENGINES (docs/speed.md)."""
+    fast = precision is not None or engine is not None
+    chosen = choose_device("cpu" if device == "auto" and fast else device)
+    bundle = load_model(Path(path), rounded=chosen.type == "cpu")
     if bundle.note:
         print(bundle.note, file=sys.stderr)
-    if precision is None:
-        return in_use(bundle, choose_device(device))
-    trained = in_use(bundle, choose_device("cpu" if device == "auto" else device))
+    trained = in_use(bundle, chosen)
+    if not fast:
+        return trained
     if not isinstance(trained, TrainedGenerator):
-        raise UserError(f"{path}: precision={precision} is for models that write outputs, and this one {trained.does}")
-    trained.use_engine(precision)
+        asked = f"engine={engine}" if precision is None else f"precision={precision}"
+        raise UserError(f"{path}: {asked} is for models that write outputs, and this one {trained.does}")
+    told = use(engine or "native", trained, bundle, precision)
+    trained.written_by = told if engine is not None else None
     return trained
 
 
@@ -70,17 +76,21 @@ def rounded_twin(path: Path, precision: str) -> Trained:
     return in_use(bundle._replace(precision=precision))
 
 
-def load_as(use: type[Use], path: str | Path, device: str = "auto", precision: str | None = None) -> Use:
+def load_as(
+    kind: type[Use], path: str | Path, device: str = "auto", precision: str | None = None, engine: str | None = None
+) -> Use:
     """The same, of a model for this use; others are refused."""
-    trained = load(path, device, precision)
-    if not isinstance(trained, use):
-        kind = type(trained.model).Config.model_fields["kind"].default
+    trained = load(path, device, precision, engine)
+    if not isinstance(trained, kind):
+        shape = type(trained.model).Config.model_fields["kind"].default
         raise UserError(
-            f"{path}: this model (model.kind={kind}) {trained.does}, and one that {use.does} is needed here; it is used by "
+            f"{path}: this model (model.kind={shape}) {trained.does}, and one that {kind.does} is needed here; it is used by "
             f"`{trained.usage.replace('MODEL', str(path))}`"
         )
     return trained
 
 
-def load_generator(path: str | Path, device: str = "auto", precision: str | None = None) -> TrainedGenerator:
-    return load_as(TrainedGenerator, path, device, precision)
+def load_generator(
+    path: str | Path, device: str = "auto", precision: str | None = None, engine: str | None = None
+) -> TrainedGenerator:
+    return load_as(TrainedGenerator, path, device, precision, engine)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from jaxtyping import Int
@@ -30,6 +30,9 @@ from regard.models.limits import smallest
 from regard.recipe import Decoding
 from regard.tables import TABLES, choose
 
+if TYPE_CHECKING:
+    from regard.decoding.translator import Translator
+
 OUTPUT_TOKENS = 32  # that an output may have for each token that a batch counts
 NARROWEST = 16  # tokens that sources are padded to
 
@@ -39,6 +42,8 @@ class Searching(TeacherForced):
 
     engine: Engine | None = None  # what encodes and steps in place of the model
     slotted: SlotSearch | None = None
+    translator: "Translator | None" = None  # what searches in place of both, where it can
+    written_by: str | None = None  # in words, where an engine was asked for by name
 
     def use_engine(self, precision: str) -> Engine:
         """Write by the model's rewritten parts from now on, their weights in this precision; all else is done by the model."""
@@ -74,6 +79,11 @@ class Searching(TeacherForced):
         request = Request(settings, inputs, self.lengths(inputs, settings), self.target, self.model.limits, own=asked)
         if not self.fit_together(request):
             return self.search_alike(sources, settings, sampling, tells, details, asked)
+        if self.translator is not None:
+            lengths, limits = request.lengths.tolist(), self.limits(request.lengths, settings).tolist()
+            more = {"samples": sampling, "callbacks": tells, "token scores or alignments": any(details), "constraints": asked}
+            if self.translator.takes(settings, more, lengths, limits):
+                return self.translator.search(sources, settings, limits)
         memory = self.writer.encode(inputs)
         first, before = self.writer.start(memory)
         step, state = ruled(first, before, requested(request))

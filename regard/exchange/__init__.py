@@ -7,16 +7,17 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from regard.data.fields import Text
-from regard.data.sealed import sealed
+from regard.data.sealed import MANIFEST, read_manifest, sealed, verify
 from regard.data.untrusted import read_json
-from regard.errors import UserError
+from regard.errors import DamagedError, UserError
 from regard.exchange import ctranslate2, marian, onnx
 from regard.exchange.imported import Imported
 from regard.models import Generator
-from regard.models.directory import Bundle, load_model
+from regard.models.directory import Bundle, find_model, load_model, model_in
 from regard.tables import choose
 
-FACTS = "export.json"
+FACTS, LARGEST = "export.json", 1 << 20
+CTRANSLATE2 = "ctranslate2"
 ALONE = Path(__file__).parent / "alone"
 
 
@@ -29,14 +30,15 @@ class Export(NamedTuple):
 
 
 def export(path: Path, to: str, output: Path, quantization: str | None = None) -> None:
-    """A directory that another program runs without us: the model, its tokenizers, an example and how to use them."""
+    """A directory that another program runs without us: the model, its tokenizers, an example and how to use them. It remembers
+    what it was made of."""
     form: Export = choose(EXPORTS, to, "export format")
     if quantization is not None and quantization not in form.quantizations:
         allowed = ", ".join(form.quantizations) or "none"
         raise UserError(f"--quantization {quantization} is unknown to {to}; it has {allowed}")
     bundle = load_model(path)
     refuse_other_shapes(path, bundle)
-    with sealed(output, {"kind": "export", "to": to}) as inside:
+    with sealed(output, {"kind": "export", "to": to, "made_of": made_of(path)}) as inside:
         facts = form.write(bundle, inside, quantization)
         limits = {"max_ratio": bundle.decoding.max_ratio, "max_length": bundle.decoding.max_length}
         (inside / FACTS).write_text(json.dumps({"format": to, **limits, **facts}, indent=1) + "\n", encoding="utf-8")
@@ -44,6 +46,29 @@ def export(path: Path, to: str, output: Path, quantization: str | None = None) -
             field.save(inside / name)
         for name, file in form.files.items():
             shutil.copyfile(file, inside / name)
+
+
+def made_of(path: Path) -> str | None:
+    """The seal of a model, which changes with each of its bytes; none of a training that goes on."""
+    directory = model_in(path)
+    return None if directory is None else str(read_manifest(directory)["seal"])
+
+
+def kept_beside(path: Path, precision: str) -> tuple[Path, dict[str, Any]]:
+    """A model as CTranslate2 has it, beside the model's directory, and what is known of it: made once, and again when the model
+    is another."""
+    directory = find_model(path).absolute()
+    into = directory.with_name(f"{directory.name}-{CTRANSLATE2}-{precision}")
+    if not is_made_of(into, made_of(path)):
+        export(path, CTRANSLATE2, into, precision)
+    return into, read_json(into / FACTS, LARGEST)
+
+
+def is_made_of(directory: Path, seal: str | None) -> bool:
+    try:
+        return (directory / MANIFEST).is_file() and verify(directory).get("made_of") == seal
+    except DamagedError:
+        return False
 
 
 def refuse_other_shapes(path: Path, bundle: Bundle) -> None:
@@ -63,7 +88,7 @@ def alone(to: str) -> dict[str, Path]:
 
 
 EXPORTS: dict[str, Export] = {
-    "ctranslate2": Export(ctranslate2.write, alone("ctranslate2"), ctranslate2.QUANTIZATIONS),
+    CTRANSLATE2: Export(ctranslate2.write, alone("ctranslate2"), ctranslate2.QUANTIZATIONS),
     "onnx": Export(onnx.write, alone("onnx")),
 }
 
