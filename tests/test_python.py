@@ -348,7 +348,7 @@ def test_look_shows_what_align_found(model, tmp_path):
     look.html(tmp_path / "a.html")
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
     assert (tmp_path / "a.svg").read_text(encoding="utf-8") == draw_svg(heatmap)
-    assert "<th><bdi>CANIS</bdi></th>" in (tmp_path / "a.html").read_text(encoding="utf-8")
+    assert '<th scope="row"><bdi>CANIS</bdi></th>' in (tmp_path / "a.html").read_text(encoding="utf-8")
 
 
 def test_look_refuses_in_words_what_cannot_be_looked_at(model):

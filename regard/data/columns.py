@@ -125,6 +125,8 @@ def pair_of(path: Path, form: str, names: list[str], rows: list[list[str]]) -> l
         listed = ", ".join(map(repr, names[:20]))
         advice = inside(names[0], rows[0][0]) if width == 1 else ADVICE
         raise DataError(f"{path}:1: no keys 'source' and 'target'; the row has {listed}: {advice}")
+    if width < 2:  # whoever reads it says so, with the line
+        return [0, 1]
     return places_of(path, texts[:2] if width > 2 and len(texts) > 1 else [0, 1], names, whole)
 
 

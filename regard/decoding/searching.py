@@ -110,6 +110,8 @@ class Searching(TeacherForced):
     ) -> list[list[Found]]:  # fmt: skip
         """Any number of sources: those that are padded alike are searched one after the other."""
         also = {"samples": sampling, "on_step": tells, "token scores or alignments": any(details), "constraints": asked}
+        if self.translator is not None:
+            self.translator.takes(settings, also)  # it does not have this cache, and says so where it was asked for by name
         wrong = next((f"{what} are told step by step" for what, given in also.items() if given), None)
         if (wrong := wrong or problem(self.writer, settings)) is not None:
             raise UserError(f"decoding.cache=static: {wrong}; take cache=dynamic")

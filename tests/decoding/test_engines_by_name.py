@@ -92,15 +92,23 @@ def test_so_is_what_else_a_search_can_be_asked(model):
         with pytest.raises((UserError, InputError), match="CTranslate2 cannot write this"):
             ask(strict)
         assert [[one.tokens for one in each] for each in ask(auto)] == [[one.tokens for one in each] for each in ask(own)]
+    with pytest.raises(UserError, match="it has no cache"):
+        strict.search(LINES[:2], beam=1, cache="static")
 
 
 def test_every_setting_is_shared_or_asked_for_in_vain():
     plain = Decoding(beam=1)
     assert foreign_setting(plain) is None
     assert Decoding.model_fields.keys() >= SHARED
-    changed = {"must": ["a"], "ban": ["a"], "prefix": "a", "pattern": "a", "only_words": "f", "replace_unknown": True} | {
-        key: value for settings in OTHERS.values() for key, value in settings.items()
-    }
+    changed = {
+        "must": ["a"],
+        "ban": ["a"],
+        "prefix": "a",
+        "pattern": "a",
+        "only_words": "f",
+        "replace_unknown": True,
+        "cache": "static",
+    } | {key: value for settings in OTHERS.values() for key, value in settings.items()}
     for key in Decoding.model_fields.keys() - SHARED - {"diversity"}:
         assert foreign_setting(Decoding.model_construct(**{**plain.model_dump(), key: changed[key]})) is not None, key
 

@@ -39,7 +39,9 @@ def test_every_shape_of_model_has_a_use():
 
 def test_a_new_shape_is_a_line_of_the_table(monkeypatch):
     monkeypatch.setitem(IN_USE, Counting, TrainedCounter)
-    monkeypatch.setattr(loading, "load_model", lambda path: bundle(Counting if path.name == "counter" else SequenceToSequence))
+    monkeypatch.setattr(
+        loading, "load_model", lambda path, rounded: bundle(Counting if path.name == "counter" else SequenceToSequence)
+    )
     assert load("counter", "cpu").predict(["a b", ""]) == [2, 0]
     assert len(load("other", "cpu").generate(["a b"])) == 1
     assert load_generator("other", "cpu").device == torch.device("cpu")
