@@ -11,8 +11,8 @@ from regard.nn.dropout import Dropout
 from regard.nn.kernels.layers import norm as kernels
 from regard.nn.transformer.feedforward import SublayerOutput
 
-States = Float[Tensor, "batch time size"]
-Visible = Bool[Tensor, "batch time"]
+States = Float[Tensor, "*batch size"]
+Visible = Bool[Tensor, "*batch"]
 
 
 class LayerNorm(nn.Module):
