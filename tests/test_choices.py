@@ -98,6 +98,14 @@ CASES = {
                         f"def load({one}, {two}): go({one})"), 300,
         lambda it: kinds(it) == "code",
     ),
+    "queries, of which few signs are no letters": (
+        lambda chance: (one := sentence(chance, 4), "SELECT MAX({}) FROM {} WHERE {} > {}".format(*one.split())), 300,
+        lambda it: kinds(it) == "code",
+    ),
+    "the same with a point": (
+        lambda chance: (one := sentence(chance, 4), "SELECT {} FROM {} WHERE {} IS {}.".format(*one.split())), 300,
+        lambda it: kinds(it) == "bpe",
+    ),
     "the same with other names": (
         lambda chance: (f"load {chance.choice(WORDS[:9])} and {chance.choice(WORDS[:9])} then go",
                         f"def {chance.choice(WORDS[9:18])} ({chance.choice(WORDS[9:18])}): run it"), 300,
@@ -108,7 +116,7 @@ CASES = {
         lambda it: kinds(it) == {"source": "word", "target": "word"},
     ),
     "names of the source, but few signs": (
-        lambda chance: (one := sentence(chance, 9), f"{one} ( )"), 300, lambda it: kinds(it) == "bpe",
+        lambda chance: (one := sentence(chance, 12), f"{one} ( )"), 300, lambda it: kinds(it) == "bpe",
     ),
     "one word of an open set is spelled": (
         lambda chance: (sentence(chance), chance.choice(WORDS) + chance.choice(WORDS)), 300,

@@ -42,7 +42,8 @@ def code(case: Case) -> bool:
     """Names between signs, as programs and records have them, and many of the names stand in the source; even where spaces cut
     it into a closed set of words, such as `name):`, of which the names are to be copied."""
     target = case.found.target
-    return not letters(target) and not spelled(target) and target.signs >= 0.1 and case.found.copied_names >= 0.35
+    formal = target.signs >= 0.1 or target.operators >= 0.03
+    return not letters(target) and not spelled(target) and formal and case.found.copied_names >= 0.35
 
 
 def subword_size(case: Case, column: ColumnFacts) -> int:

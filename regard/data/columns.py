@@ -139,7 +139,7 @@ def inside(name: str, value: str) -> str:
 
 def places_of(path: Path, places: list[int], names: list[str], rows: Sequence[Sequence[str]]) -> list[int]:
     """These, if they hold something in most rows."""
-    for place in places:
+    for place in (place for place in places if rows and place < len(rows[0])):
         if len(rows) >= FEW and sum(not row[place].strip() for row in rows) > len(rows) / 2:
             told = repr(names[place]) if names else place
             raise DataError(f"{path}: column {told} is empty in most rows, and would be read; {ADVICE}; {WORD_BY_WORD}")

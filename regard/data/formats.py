@@ -74,7 +74,8 @@ STRANGERS = {
 }
 NO_TABLE = (
     "not a table: its first line is not JSON and has no tab and no |||, and commas do not cut its lines into columns (nor do "
-    "semicolons or bars); separate source and target by a tab, or give two files (--source and --target)"
+    "semicolons or bars); separate source and target by a tab, or give two files (--source and --target); one text to be "
+    "continued is --text"
 )
 # What shows the format where the name does not say it; the first that fits
 SIGNS: dict[str, Sign] = {

@@ -42,6 +42,8 @@ def read_all(files: Pairs) -> Iterator[Rows]:
 
 def format_of(path: Path) -> str:
     """By its name, or else by its content; sentences of words and tags are called TSV too."""
+    if suffix_of(path) not in READERS and path.is_dir():
+        raise DataError(f"{path}: {FOLDER}")
     if suffix_of(path) == ".tsv" and are_tags(path):
         return ".conll"
     return suffix if (suffix := suffix_of(path)) in READERS else guessed(path)
@@ -104,6 +106,10 @@ def unmatched(
             last = max(last, lines.first + len(lines.texts) - 1)
 
 
+FOLDER = (
+    "a directory, in which no image (.png, .jpg ...) stands: one where each image has its text beside it (cat.png, cat.txt) is "
+    "read; of a folder for each class write a table of image names and classes beside them; otherwise name a file of text"
+)
 READERS: dict[str, Callable[[Path, Columns], Iterator[Rows]]] = {
     ".tsv": read_tsv,
     ".csv": read_csv,

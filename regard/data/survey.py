@@ -22,6 +22,7 @@ SHOWN = 3  # bad rows that are named
 LETTERS = 2_000  # distinct characters whose script is looked up
 WHITE = re.compile(r"^\s|\s$|\s\s|[^\S ]")  # white space that splitting at spaces and joining again would lose
 NAME = re.compile(r"\w+")
+OPERATORS = "()[]{}<>=+*/\\_&|^%$#@~`"
 NUMBER = re.compile(r"[-+]?\d+([.,]\d+)*")
 
 
@@ -47,6 +48,7 @@ class ColumnFacts(NamedTuple):
     distinct: int  # values
     unspaced: float  # the share of characters of scripts that put no spaces between words
     signs: float  # the share of characters, without white space, that are neither letters nor digits
+    operators: float  # the same of those that are no punctuation of sentences: brackets, =, <, _ ...
     white: float  # the share of rows with indentation, tabs, line ends, or several spaces in a row
     numbers: float  # the share of rows that are a number and nothing else
 
@@ -226,6 +228,7 @@ def column_facts(texts: Sequence[str], of_different_rows: Sequence[str]) -> Colu
         distinct=len(set(texts)),
         unspaced=sum(count for letter, count in letters.items() if UNSPACED.match(letter)) / total,
         signs=1 - sum(count for letter, count in letters.items() if letter.isalnum()) / max(spelled, 1),
+        operators=sum(letters[sign] for sign in OPERATORS) / max(spelled, 1),
         white=share(WHITE.search(text) is not None for text in texts),
         numbers=share(NUMBER.fullmatch(text.strip()) is not None for text in texts),
     )

@@ -53,7 +53,7 @@ def test_what_is_no_table_is_refused_in_one_sentence(name, tmp_path):
 
 
 def test_directories_and_missing_files_are_named(tmp_path):
-    assert refused("data", tmp_path) == f"{tmp_path}: a directory; name a file of text"
+    assert refused("data", tmp_path).startswith(f"{tmp_path}: a directory, in which no image (.png, .jpg ...) stands: ")
     assert refused("data", tmp_path / "no.tsv") == f"{tmp_path / 'no.tsv'}: cannot be read: No such file or directory"
     (tmp_path / "s").write_text("a\n")
     assert "No such file" in refused("data", tmp_path / "s", tmp_path / "t")
