@@ -565,6 +565,27 @@ def test_names_of_images_call_for_captions(sizes, height, width, pictures, tmp_p
     assert own.values["decoding"]["max_length"] == 2 * len(rows[0][1]) + 10
 
 
+@pytest.mark.parametrize(("height", "strides"), [(48, [2, 2, 2]), (16, [2, 2, 1]), (4, [1, 1, 1]), (2, [1, 1, 1])])
+@pytest.mark.parametrize("named", [False, True])
+def test_images_with_labels_call_for_a_classifier(named, height, strides, pictures, tmp_path):
+    names = pictures(*[(height, 60)] * 40)
+    rows = [(name, ["cat", "dog", "sea horse"][row % 3]) for row, name in enumerate(names)]
+    files = write(tmp_path / "pairs.tsv", rows if named else rows * 2)
+    choice = choose_recipe(files | {"columns": {"source": 0, "label": 1}} if named else files, LAPTOP)
+    model = choice.values["model"]
+    assert (model["kind"], model["encoder"]["input"]["strides"]) == ("classifier", strides)
+    assert image_of(choice)["height"] == height
+    data = {**choice.values["data"], "train": choice.task.columns(files | {"columns": {"source": 0, "label": 1}})}
+    preflight.check(parse(Recipe, {**choice.values, "data": data}))
+    assert named or "decoder" in choose_recipe(files, LAPTOP, labels=False).values["model"]
+
+
+def test_images_have_no_tags(pictures, tmp_path):
+    files = write(tmp_path / "pairs.tsv", [(name, "a") for name in pictures(*[(4, 4)] * 8)])
+    with pytest.raises(UserError, match="images get texts or labels, no tags; name a recipe"):
+        choose_recipe({**files, "columns": {"source": 0, "tags": 1}})
+
+
 @pytest.mark.parametrize(("words", "metric"), [(5, "wer"), (6, "bleu")])
 def test_a_few_words_of_an_image_are_not_judged_by_bleu(words, metric, pictures, tmp_path):
     rows = [(name, " ".join(["a", "red", "cat", "sat", "on", "mats"][:words])) for name in pictures(*[(20, 30)] * 8)]

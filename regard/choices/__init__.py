@@ -41,17 +41,21 @@ def choose_recipe(
 
     The same files and the same kind of machine give the same recipe.
     """
-    pairs, said = parse(Pairs, files, "data.train"), None
+    pairs, said = parse(Pairs, files, "data.train"), list[Task]()
     if others := pairs.named.keys() - {"source", "target"}:
-        said = next((one for one in TASKS.values() if pairs.named.keys() == {"source", one.writes}), None)
-        if said is None or not labels:
+        said = [one for one in TASKS.values() if pairs.named.keys() == {"source", one.writes}]
+        if not said or not labels:
             told_of = "a model from source to target, label or tags is trained"
             raise UserError(f"--column {min(others)}=...: without a recipe {told_of}; name a recipe")
-        pairs = parse(Pairs, as_pairs(files, said.writes))
+        pairs = parse(Pairs, as_pairs(files, said[0].writes))
     asked = {"data.tokenizer": tokenizer} if tokenizer else {}
     case = look_into(pairs, held_out, seed, machine or here())._replace(chosen=asked)
-    task = said or next(one for one in TASKS.values() if one.fits(case) and (labels or one.writes == "target"))
-    return by_rules(task, case, f"you named a column {task.writes!r}" if said else task.reason(case))
+    if of_kind := [one for one in said if one.of_images == bool(case.images)]:
+        return by_rules(of_kind[0], case, f"you named a column {of_kind[0].writes!r}")
+    if said:
+        raise UserError("--column tags=...: without a recipe images get texts or labels, no tags; name a recipe")
+    task = next(one for one in TASKS.values() if one.fits(case) and (labels or one.writes == "target"))
+    return by_rules(task, case, task.reason(case))
 
 
 def look_into(pairs: Pairs, held_out: int | None, seed: int, machine: Machine) -> Case:

@@ -1,6 +1,7 @@
 """Choices where the sources are names of images."""
 
 import itertools
+import math
 import statistics
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,6 +17,7 @@ from regard.recipe import Pairs
 BASE = "xu2015-small"
 LOOKED_AT = 200  # images whose headers are read
 SENTENCE = 6  # words of a target from which on BLEU tells
+ROWS = 32  # images of a batch, each with its label
 HIGH, WIDE = 64, 512  # pixels of an image on its way into the model, at most
 
 
@@ -77,7 +79,41 @@ def tell(sizes: Sequence[Sizes]) -> str:
     return f"{told} pixels" if smallest == largest else f"{told} to {largest[1]} x {largest[0]} pixels"
 
 
+def regions(case: Case) -> Values:
+    """Three blocks of convolutions, each of half the height and width as long as four pixels are left; the largest of each
+    element over all regions tells the label."""
+    size = case.chosen["data.fields.source"]
+    halvings = max(0, min(3, int(math.log2(min(size["height"], size["width"]) / 4))))
+    read = {"kind": "convolutions", "channels": [16, 32, 64], "strides": [2] * halvings + [1] * (3 - halvings), "norm": "group"}
+    return {
+        "model.encoder": {"kind": "identity", "embedding_size": 64, "input": read},
+        "model.pooling": "max",
+        "model.dropout": 0.1,
+    }
+
+
+def label_schedule(case: Case) -> Values:
+    """Thirty passes over the rows, within limits; an image has two tokens, the second an end mark."""
+    updates = int(min(max(30 * case.found.rows / ROWS, 300), 20_000 if case.machine.gpu else 3_000))
+    counts = {"updates": updates, "warmup": updates // 16, "validate_every": updates // 16, "save_every": updates // 16}
+    return {
+        "data.batch_tokens": 2 * ROWS, **{f"training.{name}": number for name, number in counts.items()},
+        "training.learning_rate": 0.003, "training.unknown_words": 0.0, "training.patience": 6,
+    }  # fmt: skip
+
+
 # In this order: what stands below may look at what was chosen above
+IMAGE_LABEL_CHOICES: dict[str, Rule] = {
+    "images": Rule(fitted, lambda case: f"the sources name images ({tell(case.images)})", "as for captions"),
+    "model": Rule(
+        regions, lambda case: "convolutions, and the largest of each of their elements over all regions",
+        "shapes of the largest things in 2,000 generated pictures: accuracy 100.0 on 500 others, one run, 45 s of a CPU",
+    ),
+    "schedule": Rule(
+        label_schedule, lambda case: "it stops earlier when six validations bring nothing better",
+        "the same run: 1,287 of 1,875 updates",
+    ),
+}  # fmt: skip
 IMAGE_CHOICES: dict[str, Rule] = {
     "bad rows": BAD_ROWS,
     "images": Rule(

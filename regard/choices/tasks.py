@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from regard.choices.case import Case
 from regard.choices.labels import LABEL_CHOICES
-from regard.choices.pictures import BASE, IMAGE_CHOICES
+from regard.choices.pictures import BASE, IMAGE_CHOICES, IMAGE_LABEL_CHOICES
 from regard.choices.rules import CHOICES, Rule
 from regard.choices.single_text import TEXT_CHOICES
 from regard.data.columns import found_columns
@@ -26,6 +26,7 @@ class Task(NamedTuple):
     source: str = "source"  # the column of the files that it reads
     target: str = "target"  # and writes
     writes: str = "target"  # as it calls it
+    of_images: bool = False
 
     def columns(self, files: Mapping[str, Any]) -> dict[str, Any]:
         """These files with the columns named as the model has them."""
@@ -72,7 +73,11 @@ TASKS: dict[str, Task] = {
         lambda case: f"one text alone ({case.found.rows:,} lines): a language model of its characters",
         "characters", TEXT_CHOICES,
     ),
-    "images": Task(lambda case: bool(case.images), lambda case: "", BASE, IMAGE_CHOICES),
+    "classifier of images": Task(
+        lambda case: bool(case.images) and looks_like_labels(case.found), lambda case: tell_labels(case.found.target, "target"),
+        "classifier", IMAGE_LABEL_CHOICES, writes="label", of_images=True,
+    ),
+    "images": Task(lambda case: bool(case.images), lambda case: "", BASE, IMAGE_CHOICES, of_images=True),
     "classifier": Task(
         lambda case: looks_like_labels(case.found), lambda case: tell_labels(case.found.target, "target"), "classifier",
         LABEL_CHOICES, writes="label",
