@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from jaxtyping import Float
 
 from regard.data.links import links_from_weights
 from regard.insight.heatmap import GOLD_TOLD, Heatmap, Sheet, labels, longest, printable, sheet_of, tell
@@ -84,8 +85,9 @@ def draw(heatmap: Heatmap) -> Drawing:
     width = max(leaning, 24 + 9 * longest([heatmap.title]))
     height = frame.top + frame.cell * len(target) + 36
     heading, words = f'<text x="12" y="26" font-size="15">{title}</text>', svg_words(source, target, frame)
+    cells = svg_cells(heatmap, heatmap.shades, (source, target), frame)
     around = [svg_gold(heatmap, frame), svg_scale(heatmap, frame.left, height - 18)]
-    return Drawing(width, height, filter(None, chain([heading, words], svg_cells(heatmap, source, target, frame), around)))
+    return Drawing(width, height, filter(None, chain([heading, words], cells, around)))
 
 
 def svg_scale(heatmap: Heatmap, left: int, top: int) -> str:
@@ -123,11 +125,13 @@ def svg_words(source: Sequence[str], target: Sequence[str], frame: Frame) -> str
     return "\n".join(over + beside)
 
 
-def svg_cells(heatmap: Heatmap, source: Sequence[str], target: Sequence[str], frame: Frame) -> Iterator[str]:
+def svg_cells(
+    heatmap: Heatmap, shades: Float[np.ndarray, "target source"], sides: tuple[Sequence[str], Sequence[str]], frame: Frame
+) -> Iterator[str]:
     """The cells, each with the weight in words for a hovering mouse; faint lines keep the empty ones apart."""
-    left, top, cell = frame
+    (source, target), (left, top, cell) = sides, frame
     yield f'<g fill="{INK}" stroke="{EDGE}" stroke-width="0.5">'
-    for (row, column), shade in np.ndenumerate(heatmap.shades):
+    for (row, column), shade in np.ndenumerate(shades):
         corner = f'x="{left + column * cell}" y="{top + row * cell}" width="{cell}" height="{cell}"'
         told = escape(tell(source[column], target[row], float(heatmap.weights[row, column])))
         yield f'<rect class="cell" {corner} fill-opacity="{shade:.3f}"><title>{told}</title></rect>'
