@@ -1,11 +1,13 @@
 """Heatmaps as SVG, written by hand: text stays text, and each cell tells its weight to a hovering mouse."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from html import escape
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from jaxtyping import Float
 
 from regard.data.links import links_from_weights
 from regard.insight.heatmap import GOLD_TOLD, Heatmap, Sheet, labels, longest, printable, sheet_of, tell
@@ -15,7 +17,9 @@ LETTER = 8  # the width of a letter, on average
 
 
 def svg(picture: Heatmap | Sheet, path: Path) -> None:
-    path.write_text(draw_svg(picture), encoding="utf-8")
+    """Line by line: the whole of a large one would stand in memory several times."""
+    with path.open("w", encoding="utf-8") as file:
+        file.writelines(f"{line}\n" for line in svg_lines(picture))
 
 
 class Frame(NamedTuple):
@@ -29,30 +33,38 @@ class Frame(NamedTuple):
 class Drawing(NamedTuple):
     width: int
     height: int
-    body: str
-
-    def at(self, left: int, top: int) -> str:
-        return f'<g transform="translate({left} {top})">\n{self.body}\n</g>'
+    lines: Iterator[str]
 
 
 def draw_svg(picture: Heatmap | Sheet) -> str:
+    return "\n".join([*svg_lines(picture), ""])
+
+
+def svg_lines(picture: Heatmap | Sheet) -> Iterator[str]:
     """One heatmap as it is; several in rows, under a title."""
     sheet = sheet_of(picture)
-    drawings, top, wide, placed = [draw(one) for one in sheet.heatmaps], 40 if sheet.title else 0, 0, list[str]()
+    drawings, top, wide = [draw(one) for one in sheet.heatmaps], 40 if sheet.title else 0, 0
+    placed = list[tuple[Drawing, int, int]]()
     for start in range(0, len(drawings), sheet.across):
         left, row = 0, drawings[start : start + sheet.across]
         for one in row:
-            placed.append(one.at(left, top))
+            placed.append((one, left, top))
             left += one.width
         top, wide = top + max(one.height for one in row), max(wide, left)
     named = escape(printable(sheet.title or sheet.heatmaps[0].title)) or "attention weights"
-    over = f'<text x="12" y="26" font-size="17">{escape(printable(sheet.title))}</text>\n' if sheet.title else ""
-    return (
+    yield (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {wide} {top}" width="{wide}" height="{top}" role="img" '
         'aria-labelledby="name told" font-family="sans-serif" font-size="13">\n'
         f'<title id="name">{named}</title>\n<desc id="told">{escape(in_words(sheet))}</desc>\n'
-        f'<rect width="{wide}" height="{top}" fill="white"/>\n{over}' + "\n".join(placed) + "\n</svg>\n"
+        f'<rect width="{wide}" height="{top}" fill="white"/>'
     )
+    if sheet.title:
+        yield f'<text x="12" y="26" font-size="17">{escape(printable(sheet.title))}</text>'
+    for one, left, down in placed:
+        yield f'<g transform="translate({left} {down})">'
+        yield from one.lines
+        yield "</g>"
+    yield "</svg>"
 
 
 def in_words(sheet: Sheet) -> str:
@@ -72,14 +84,10 @@ def draw(heatmap: Heatmap) -> Drawing:
     leaning = frame.left + frame.cell * len(source) + slanted // 2 + 12  # slanted words lean over the right edge
     width = max(leaning, 24 + 9 * longest([heatmap.title]))
     height = frame.top + frame.cell * len(target) + 36
-    parts = [
-        f'<text x="12" y="26" font-size="15">{title}</text>',
-        svg_words(source, target, frame),
-        svg_cells(heatmap, source, target, frame),
-        svg_gold(heatmap, frame),
-        svg_scale(heatmap, frame.left, height - 18),
-    ]
-    return Drawing(width, height, "\n".join(filter(None, parts)))
+    heading, words = f'<text x="12" y="26" font-size="15">{title}</text>', svg_words(source, target, frame)
+    cells = svg_cells(heatmap, heatmap.shades, (source, target), frame)
+    around = [svg_gold(heatmap, frame), svg_scale(heatmap, frame.left, height - 18)]
+    return Drawing(width, height, filter(None, chain([heading, words], cells, around)))
 
 
 def svg_scale(heatmap: Heatmap, left: int, top: int) -> str:
@@ -117,12 +125,14 @@ def svg_words(source: Sequence[str], target: Sequence[str], frame: Frame) -> str
     return "\n".join(over + beside)
 
 
-def svg_cells(heatmap: Heatmap, source: Sequence[str], target: Sequence[str], frame: Frame) -> str:
+def svg_cells(
+    heatmap: Heatmap, shades: Float[np.ndarray, "target source"], sides: tuple[Sequence[str], Sequence[str]], frame: Frame
+) -> Iterator[str]:
     """The cells, each with the weight in words for a hovering mouse; faint lines keep the empty ones apart."""
-    left, top, cell = frame
-    lines = []
-    for (row, column), shade in np.ndenumerate(heatmap.shades):
+    (source, target), (left, top, cell) = sides, frame
+    yield f'<g fill="{INK}" stroke="{EDGE}" stroke-width="0.5">'
+    for (row, column), shade in np.ndenumerate(shades):
         corner = f'x="{left + column * cell}" y="{top + row * cell}" width="{cell}" height="{cell}"'
         told = escape(tell(source[column], target[row], float(heatmap.weights[row, column])))
-        lines.append(f'<rect class="cell" {corner} fill-opacity="{shade:.3f}"><title>{told}</title></rect>')
-    return "\n".join([f'<g fill="{INK}" stroke="{EDGE}" stroke-width="0.5">', *lines, "</g>"])
+        yield f'<rect class="cell" {corner} fill-opacity="{shade:.3f}"><title>{told}</title></rect>'
+    yield "</g>"
