@@ -24,6 +24,7 @@ from regard.cli import (
     quantize,
     recipes,
     score,
+    shortlist,
     train,
     tune,
     verify,
@@ -45,7 +46,8 @@ app = typer.Typer(
 )
 for verb in (
     train.train, tune.tune, generate.generate, predict.predict, score.score, evaluate.evaluate, compare.compare, align.align,
-    look.look, plan.plan, verify.verify, export.export, quantize.quantize, recipes.recipes, corpora.corpora, data.data,
+    look.look, plan.plan, verify.verify, export.export, quantize.quantize, shortlist.shortlist, recipes.recipes,
+    corpora.corpora, data.data,
 ):  # fmt: skip
     app.command(cls=Command)(with_imports(verb))
 app.command("import", cls=Command)(with_imports(import_.import_))

@@ -86,6 +86,9 @@ def generate(
     precision: Annotated[
         str | None, typer.Option(help="Faster on a CPU: float32, bfloat16 or int8 weights in an engine (docs/speed.md).")
     ] = None,
+    shortlist: Annotated[
+        bool, typer.Option("--shortlist", help="Only words that may translate those of the source (regard shortlist RUN).")
+    ] = False,
     engine: Annotated[
         str | None, typer.Option(help="What writes on a CPU: ctranslate2, native, torch, or auto (docs/speed.md).")
     ] = None,
@@ -112,6 +115,8 @@ def generate(
     number = count_processes(processes, device, source)
     with threads_for(number):
         trained = together([run, *(others or [])], weights, combine, device, precision, engine)
+    if shortlist:
+        trained.use_shortlist()
     if alignments is not None and not trained.has_attention:
         raise UserError(f"{run}: this model has no attention, so there is nothing to align by")
     own = changed(changes or []) | given(

@@ -53,19 +53,19 @@ def quantize(
     twin, told = rounded_twin(run, to), list[str]()
     for name, test in tests.items():
         tell_long(name, trained, test)
-        told += compared(name, judge(trained, test, wanted, by), judge(twin, test, wanted, by), to)
+        told += compared(name, judge(trained, test, wanted, by), judge(twin, test, wanted, by), "in float32", f"in {to}")
     typer.echo("\n".join(told))
     lines = "".join(f"- {line}\n" for line in told)
     store_rounded(run, into, to, f"\nIts matrices are rounded to {to}. Greedy outputs beside those in float32:\n\n{lines}")
     typer.echo(f"{into}: model.safetensors {size(into):,} bytes, before {size(directory):,}")
 
 
-def compared(name: str, plain: "Result", rounded: "Result", to: str) -> list[str]:
+def compared(name: str, plain: "Result", other: "Result", before: str, after: str) -> list[str]:
     """Each metric of both, and on how many inputs their outputs are the same."""
-    same = sum(one == other for one, other in zip(plain.outputs, rounded.outputs, strict=True))
+    same = sum(one == theirs for one, theirs in zip(plain.outputs, other.outputs, strict=True))
     metrics = [
-        f"{name}: {one.name} {one.value:.2f} in float32, {other.value:.2f} in {to}"
-        for one, other in zip(plain.scores, rounded.scores, strict=True)
+        f"{name}: {one.name} {one.value:.2f} {before}, {theirs.value:.2f} {after}"
+        for one, theirs in zip(plain.scores, other.scores, strict=True)
     ]
     count = len(plain.outputs)
     share = f" ({100 * same / count:.1f} %)" if count else ""

@@ -19,6 +19,7 @@ from regard.decoding.ranking import Coverage
 from regard.decoding.reading import read_head
 from regard.decoding.rules import Input, Request, limit_met, max_lengths, requested, ruled
 from regard.decoding.sampling import Sampling, chances_of, sample
+from regard.decoding.shortlist import Shortlist, load_shortlist, spread
 from regard.decoding.slots import SlotSearch, Waiting
 from regard.decoding.streaming import Tell, watcher
 from regard.decoding.strides import Given, Strides, power_of_two, problem
@@ -26,6 +27,7 @@ from regard.decoding.trace import NONE, Details, Trace
 from regard.engine.engines import Engine, engine_for
 from regard.errors import UserError
 from regard.models import Generator
+from regard.models.interface import Memory, StepFunction
 from regard.models.limits import smallest
 from regard.recipe import Decoding
 from regard.tables import TABLES, choose
@@ -43,6 +45,7 @@ class Searching(TeacherForced):
     engine: Engine | None = None  # what encodes and steps in place of the model
     slotted: SlotSearch | None = None
     translator: "Translator | None" = None  # what searches in place of both, where it can
+    shortlist: Shortlist | None = None  # words that an output may have, by those of its source
     written_by: str | None = None  # in words, where an engine was asked for by name
 
     def use_engine(self, precision: str) -> Engine:
@@ -51,6 +54,16 @@ class Searching(TeacherForced):
             raise UserError(f"precision={precision} is for a CPU, and this model is on {self.device}: load it with device=cpu")
         self.engine = engine_for(self.model, precision)
         return self.engine
+
+    def use_shortlist(self) -> None:
+        """Only words that translate some word of the source, or are frequent (`regard shortlist`)."""
+        if self.model.copies_words or self.path is None or not {"source", "target"} <= self.fields.keys():
+            raise UserError("a shortlist is for models from text to text that do not copy words")
+        self.shortlist = load_shortlist(self.path, len(self.source), len(self.target))
+        if self.engine is None and self.translator is None:
+            self.use_engine("float32")
+        if self.translator is not None:
+            self.translator.shortlist = self.shortlist
 
     @property
     def writer(self) -> Generator:
@@ -85,7 +98,9 @@ class Searching(TeacherForced):
             if self.translator.takes(settings, more, lengths, limits):
                 return self.translator.search(sources, settings, limits)
         memory = self.writer.encode(inputs)
-        first, before = self.writer.start(memory)
+        first, before = (
+            self.writer.start(memory) if self.shortlist is None else self.start_among(self.shortlist, sources, memory)
+        )
         step, state = ruled(first, before, requested(request))
         start = torch.full_like(request.lengths, START)
         ways: dict[str, Any] = {"end": END, "length_penalty": settings.length_penalty, "length_norm": settings.length_norm}
@@ -113,6 +128,7 @@ class Searching(TeacherForced):
         if self.translator is not None:
             self.translator.takes(settings, also)  # it does not have this cache, and says so where it was asked for by name
         wrong = next((f"{what} are told step by step" for what, given in also.items() if given), None)
+        wrong = "a shortlist has other words for each source" if self.shortlist is not None else wrong
         if (wrong := wrong or problem(self.writer, settings)) is not None:
             raise UserError(f"decoding.cache=static: {wrong}; take cache=dynamic")
         search, found = self.slot_search(settings), dict[int, list[Found]]()
@@ -149,6 +165,13 @@ class Searching(TeacherForced):
             room = [0, 0] * (source.values.dim() - 2) + [0, width - source.values.shape[1]]
             batch = Batch({"source": source._replace(values=pad(source.values, room))})
         return Given(self.writer.encode(batch)._replace(cost=None), lengths)
+
+    def start_among(self, shortlist: Shortlist, sources: Sequence[Any], memory: Memory) -> tuple[StepFunction, Any]:
+        """The engine's step, which scores only words that may come."""
+        assert self.engine is not None
+        words, allowed = shortlist.candidates(sources)
+        step, state = self.engine.narrowed(words).start(memory)
+        return spread(step, words, allowed, self.model.vocabulary), state
 
     def trace(self, details: Details) -> Trace | None:
         if not any(details):

@@ -9,6 +9,7 @@ import torch
 from regard.data.fields import Field
 from regard.decoding.hypothesis import END_MARK, LIMIT, Found
 from regard.decoding.ranking import NORMALISATIONS
+from regard.decoding.shortlist import Shortlist
 from regard.errors import UserError
 from regard.exchange.vocabulary import names_of
 from regard.recipe import Decoding
@@ -41,6 +42,7 @@ class Translator:
         self.read, self.written = names_of(fields["source"]), names_of(fields["target"])
         self.numbers = {name: number for number, name in enumerate(self.written)}
         self.opened: Any = None
+        self.shortlist: Shortlist | None = None
 
     def problem(
         self, settings: Decoding, more: Mapping[str, object], lengths: Sequence[int] = (), limits: Sequence[int] = ()
@@ -62,9 +64,18 @@ class Translator:
         import ctranslate2
 
         if self.opened is None:
-            threads = {"inter_threads": 1, "intra_threads": torch.get_num_threads()}
-            self.opened = ctranslate2.Translator(str(self.directory), "cpu", compute_type=self.precision, **threads)
+            options: dict[str, Any] = {"inter_threads": 1, "intra_threads": torch.get_num_threads()}
+            if self.shortlist is not None:
+                files = {file.name: file.read_bytes() for file in self.directory.iterdir() if file.is_file()}
+                options["files"] = files | {"vmap.txt": self.mapping(self.shortlist)}
+            self.opened = ctranslate2.Translator(str(self.directory), "cpu", compute_type=self.precision, **options)
         return self.opened
+
+    def mapping(self, shortlist: Shortlist) -> bytes:
+        """Its vocabulary map: a word, a tab, the words that may then be written; without a word those that always may."""
+        rows = [("", shortlist.common), *zip(self.read, shortlist.likely, strict=True)]
+        lines = (f"{word}\t{' '.join(self.written[token] for token in sorted({*tokens.tolist()}))}" for word, tokens in rows)
+        return ("\n".join(lines) + "\n").encode()
 
     def search(self, sources: Sequence[Sequence[int]], settings: Decoding, limits: Sequence[int]) -> list[list[Found]]:
         """`limits`: how many tokens each output may have, its end mark included. One number is for a whole batch there: an
@@ -80,7 +91,7 @@ class Translator:
         found = self.open().translate_batch(
             texts, beam_size=settings.beam, num_hypotheses=settings.beam, length_penalty=0.0 if settings.beam == 1 else
             settings.length_penalty, max_decoding_length=limit, min_decoding_length=0, max_input_length=0, max_batch_size=0,
-            return_scores=True,
+            return_scores=True, use_vmap=self.shortlist is not None,
         )  # fmt: skip
         return [[self.one(*each, settings, limit) for each in zip(one.hypotheses, one.scores, strict=True)] for one in found]
 

@@ -4,10 +4,11 @@ import copy
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from torch import nn
+from jaxtyping import Int
+from torch import Tensor, nn
 
 from regard.engine.claims import decoder_problem, encoder_problem
-from regard.engine.products import PRECISIONS, Pack
+from regard.engine.products import PRECISIONS, Pack, projection
 from regard.engine.recurrent import with_products
 from regard.engine.transformer import TransformerDecoderEngine, TransformerEncoderEngine
 from regard.models import Generator
@@ -16,6 +17,8 @@ from regard.models.decoders.transformer import TransformerDecoder
 from regard.models.encoders.recurrent import RecurrentEncoder
 from regard.models.encoders.transformer import TransformerEncoder
 from regard.nn.allocator import keep_freed_memory
+from regard.nn.linear import LinearForInference
+from regard.nn.rounding import rows_of
 from regard.tables import choose
 
 
@@ -42,6 +45,25 @@ class Engine(NamedTuple):
 
     model: Generator
     own: Mapping[str, str]  # what of it stays as it was, and why
+    pack: Pack
+
+    def narrowed(self, words: Int[Tensor, "some"]) -> Generator:
+        """The same model, whose logits are of these words alone."""
+        decoder: Any = copy.copy(self.model.decoder)
+        weight, bias = projection(decoder.output)
+        product = self.pack(rows_of(weight, words), None if bias is None else bias[words])
+        layer = LinearForInference(decoder.output, product)
+        if isinstance(decoder, nn.Module):
+            vars(decoder)["_modules"] = {**decoder._modules, "output": layer}
+        else:
+            decoder.output = layer
+        return with_parts(self.model, {**self.model._modules, "decoder": decoder})
+
+
+def with_parts(model: Generator, parts: Mapping[str, Any]) -> Generator:
+    found = copy.copy(model)
+    vars(found)["_modules"] = parts
+    return found
 
 
 def engine_for(model: Generator, precision: str) -> Engine:
@@ -56,6 +78,4 @@ def engine_for(model: Generator, precision: str) -> Engine:
         else:
             parts[name] = rewrite.build(part, pack)
     keep_freed_memory()  # from here on: what was needed to lay weights out is given back
-    found = copy.copy(model)
-    vars(found)["_modules"] = parts
-    return Engine(found, own)
+    return Engine(with_parts(model, parts), own, pack)

@@ -9,14 +9,14 @@ from torch import Tensor, nn
 
 from regard.engine import native
 from regard.errors import UserError
-from regard.nn.linear import ONE_DNN, Projection, matmul
+from regard.nn.linear import ONE_DNN, LinearForInference, Projection, matmul
 from regard.nn.rounding import LARGEST, TINY, RoundedMatrix, rounded
 
 Product = Callable[[Float[Tensor, "*rows input"]], Float[Tensor, "*rows output"]]
 Pack = Callable[[Float[Tensor, "output input"], Float[Tensor, "output"] | None], Product]
 
 
-def projection(layer: nn.Linear) -> Projection:
+def projection(layer: nn.Linear | LinearForInference) -> Projection:
     """Its weights, without their history."""
     return Projection(layer.weight.detach(), None if layer.bias is None else layer.bias.detach())
 

@@ -18,7 +18,7 @@ from regard.nn.attention import Attention
 from regard.nn.attention.pairs import Dot
 from regard.nn.attention.scores import ProjectedScore
 from regard.nn.lengths import length_mask
-from regard.nn.linear import Projection
+from regard.nn.linear import LinearForInference, Projection
 from regard.nn.rounding import by_rows, scaled
 from regard.nn.transformer.feedforward import FeedForward
 from regard.nn.transformer.layers import Layer, TransformerStack
@@ -226,7 +226,7 @@ class TransformerDecoderEngine:
     def __init__(self, decoder: TransformerDecoder, pack: Pack) -> None:
         self.embed, self.enter = decoder.embed, Entrance(decoder.stack)
         self.layers = [DecoderLayer(layer, pack) for layer in decoder.stack.layers]
-        self.output = pack(*projection(decoder.output))
+        self.output = LinearForInference(decoder.output, pack(*projection(decoder.output)))
 
     def prepare(self, memory: Memory) -> Memory:
         return memory._replace(keys=[layer.prepare(memory.states) for layer in self.layers])

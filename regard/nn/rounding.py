@@ -81,6 +81,10 @@ def scaled(weight: Tensor, factor: float) -> Tensor:
     return weight * factor
 
 
+def rows_of(weight: Tensor, which: Which) -> Tensor:
+    return weight.rows(which) if isinstance(weight, RoundedMatrix) else weight[which]
+
+
 def by_rows(change: Callable[[list[Tensor]], Tensor], weights: list[Tensor]) -> Tensor:
     """Whole rows of several matrices moved by `change`. A rounded row stays as it is, wherever it is."""
     if not all(isinstance(one, RoundedMatrix) for one in weights):
