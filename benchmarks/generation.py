@@ -112,8 +112,8 @@ def ctranslate2(model: Generator, values: dict, vocabulary: int) -> Run:
     return run
 
 
-def hugging_face(values: dict, vocabulary: int) -> Run:
-    """Marian in float32, of the same sizes."""
+def hugging_face(values: dict, vocabulary: int, device: str = "cpu", dtype: torch.dtype = torch.float32) -> Run:
+    """Marian of the same sizes."""
     from transformers import MarianConfig, MarianMTModel
 
     side = values["encoder"]
@@ -125,10 +125,10 @@ def hugging_face(values: dict, vocabulary: int) -> Run:
             scale_embedding=True, max_position_embeddings=256, pad_token_id=0, eos_token_id=END, decoder_start_token_id=START,
             forced_eos_token_id=None,
         )
-    ).eval()  # fmt: skip
+    ).eval().to(device, dtype)  # fmt: skip
 
     def run(rows: list[list[int]], beam: int) -> None:
-        tokens = torch.tensor([[*row, END] for row in rows])
+        tokens = torch.tensor([[*row, END] for row in rows], device=device)
         lengths = {"min_new_tokens": LENGTH, "max_new_tokens": LENGTH}
         found = model.generate(tokens, num_beams=beam, do_sample=False, **lengths)
         assert found.shape[1] == LENGTH + 1

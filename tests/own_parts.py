@@ -40,6 +40,7 @@ TABLES = {
     "SEARCHES": "regard.evaluation.candidates",
     "NORMALISATIONS": "regard.decoding.ranking",
     "STOPS": "regard.decoding.ranking",
+    "CACHES": "regard.decoding.searching",
     "RULES": "regard.decoding.rules",
     "EXPORTS": "regard.exchange",
     "IMPORTS": "regard.exchange",

@@ -79,6 +79,7 @@ TRAINED = {
     "SEARCHES": (VALUE, "beam", ["training.risk={objective: minimum_risk, search: mine, candidates: 2}"]),
     "NORMALISATIONS": (VALUE, "gnmt", ["decoding.length_norm=mine"]),
     "STOPS": (VALUE, "first", ["decoding.stop=mine"]),
+    "CACHES": (VALUE, "static", ["decoding.cache=mine"]),
 }
 TOGETHER = ("FIELDS", "INPUTS")  # a modality of one's own is an entry of both: test_new_modality.py
 LONG = "decoding.max_length=6"  # a model that has hardly begun never ends

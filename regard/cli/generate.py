@@ -106,6 +106,7 @@ def generate(
     With --jsonl texts may have line feeds: {"id": 7, "source": "two\\nlines"} gets `output` beside its own keys.
     """
     from regard.data.dictionary import read_dictionary
+    from regard.decoding.searching import CACHES
     from regard.decoding.trace import Details
     from regard.decoding.workers import threads_for
     from regard.errors import UserError
@@ -133,8 +134,9 @@ def generate(
     tell_engine(trained, settings, {"samples": sampling, "token scores or alignments": any(wanted)})
     ask: Ask = partial(trained.answer, settings=settings, sampling=sampling, details=wanted)
     ask = ask if mbr is None else by_risk(ask, mbr, sample)
+    whole = CACHES[settings.cache].continuous
     with threads_for(number), opened(output, sys.stdout) as out, opened(alignments, None) as links:
-        failed = write_answers(Job(trained, ask, source, number, jsonl), form, out or sys.stdout, links)
+        failed = write_answers(Job(trained, ask, source, number, jsonl, whole), form, out or sys.stdout, links)
     failures.leave(failed)
 
 
@@ -146,6 +148,7 @@ class Job(NamedTuple):
     source: Incoming
     processes: int
     jsonl: bool
+    whole: bool  # whether the search takes lines in as others are finished
 
     @property
     def windows(self) -> Iterator["Asked"]:
@@ -167,7 +170,7 @@ def write_answers(job: Job, form: Form, out: TextIO, links: TextIO | None) -> bo
     number, failed, cuts = 0, False, Counter[str]()
     told = f"{job.processes} processes" if job.processes > 1 else ""
     with progress(job.source.size, told, seen=not (out.isatty() or job.source.at_once)) as tell:
-        for window, found in answered(job.windows, job.answer, job.processes):
+        for window, found in answered(job.windows, job.answer, job.processes, job.whole):
             problems = dict(sorted({**found.problems, **window.problems}.items()))
             failures.name_each(problems, job.source.where, "its output is empty", number + 1)
             for index, hypotheses in enumerate(found.results):

@@ -26,12 +26,16 @@ Answer = Callable[[Sequence[Item]], Answers[Result]]
 One = tuple[Result | None, str | None, str | None]  # what there is of one input: its result, its problem, what cut it
 
 
-def answered(windows: Iterable[W], answer: Answer[Result], processes: int = 1) -> Iterator[tuple[W, Answers[Result]]]:
-    """Each window with its answers. `answer` must be a function of each item alone, as searches and samples are."""
+def answered(
+    windows: Iterable[W], answer: Answer[Result], processes: int = 1, whole: bool = False
+) -> Iterator[tuple[W, Answers[Result]]]:
+    """Each window with its answers. `answer` must be a function of each item alone, as searches and samples are; one process
+    may be asked for `whole` windows at once."""
+    cut = one_part if whole and processes == 1 else parts
     with Workers(processes, Careful(answer)) as workers:
         for window in windows:
             found = dict[Item, One[Result]]()
-            for items, answers in workers.each(parts(window.items)):
+            for items, answers in workers.each(cut(window.items)):
                 for item, one in zip(items, apart(answers), strict=True):
                     found[item] = one
             yield window, together([found[item] for item in window.items])
@@ -43,6 +47,10 @@ def parts(items: Sequence[Item]) -> list[list[Item]]:
     each = sorted(dict.fromkeys(items), key=lambda item: sum(map(len, item)), reverse=True)
     size = min(max(-(-len(each) // PARTS), SMALLEST), LARGEST)
     return [each[begin : begin + size] for begin in range(0, len(each), size)]
+
+
+def one_part(items: Sequence[Item]) -> list[list[Item]]:
+    return [[*dict.fromkeys(items)]] if items else []
 
 
 def apart(answers: Answers[Any]) -> list[One[Any]]:

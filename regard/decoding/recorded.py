@@ -96,7 +96,7 @@ def copies_of(tree: Any) -> list[Tensor]:
 
 def copy_all(into: list[Tensor], given: list[Tensor]) -> None:
     """A few launches for each dtype; what lies there already stays."""
-    pairs = [(out, one) for out, one in zip(into, given, strict=True) if out is not one]
+    pairs = [(out, one) for out, one in zip(into, given, strict=True) if out is not one and out.numel()]
     for kind in dict.fromkeys(one.dtype for _, one in pairs):
         outs, ones = zip(*((out, one) for out, one in pairs if one.dtype == kind), strict=True)
         torch._foreach_copy_(outs, ones)

@@ -138,7 +138,11 @@ class Searching(TeacherForced):
             encode = partial(self.encode_wide, sources, settings, width)
             limits = self.limits(torch.tensor([len(sources[row]) + 1 for row in rows]), settings).tolist()
             waiting = [Waiting(row, limit) for row, limit in zip(rows, limits, strict=True)]
-            found |= search(waiting, self.slots(sizes[rows[0]], settings), encode)
+            try:
+                found |= search(waiting, self.slots(sizes[rows[0]], settings), encode)
+            except RuntimeError:  # memory ran out: what was recorded is not to keep it
+                self.slotted = None
+                raise
         return [found[row] for row in range(len(sources))]
 
     def slot_search(self, settings: Decoding) -> SlotSearch:

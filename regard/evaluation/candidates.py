@@ -34,7 +34,7 @@ def proposer(trained: TrainedGenerator, risk: Risk) -> Propose:
         rows = source.values.tolist(), source.lengths.tolist()
         sources = [row[: length - 1] for row, length in zip(*rows, strict=True)]  # END is put there again
         sampling = choose(SEARCHES, risk.search, "search")(seed)
-        settings = trained.settings(beam=risk.candidates, length_penalty=0.0)
+        settings = trained.settings(beam=risk.candidates, length_penalty=0.0, cache="dynamic")  # samples too
         found = trained.search_batch(sources, settings, batch.get("copies"), sampling)
         lists = [unique(one) if distinct else one for one in found]
         limits = trained.limits(source.lengths, settings).tolist()
