@@ -45,11 +45,6 @@ def sentences(chance):
     return sentence(chance), sentence(chance)
 
 
-def frequent(chance, length=9):
-    """Half of the words are frequent ones."""
-    return " ".join(chance.choice(WORDS[:20]) if chance.random() < 0.5 else sentence(chance, 1) for _ in range(length))
-
-
 def spelling(chance):
     word = chance.choice(WORDS) + chance.choice(WORDS)
     return word, " ".join(word.upper())
@@ -136,18 +131,6 @@ CASES = {
     ),
     "nor are very long ones": (
         lambda chance: ("".join(chance.choices("ACGT", k=600)), sentence(chance)), 40,
-        lambda it: kinds(it) == "bpe",
-    ),
-    "sentences whose words tell those in their places": (
-        lambda chance: (one := frequent(chance), " ".join(word[1:] + word[0] for word in one.split())), 300,
-        lambda it: kinds(it) == {"source": "character", "target": "character"},
-    ),
-    "the same, longer": (
-        lambda chance: (one := frequent(chance, 25), " ".join(word[1:] + word[0] for word in one.split())), 300,
-        lambda it: kinds(it) == "bpe",
-    ),
-    "the same, with their words turned round": (
-        lambda chance: (one := frequent(chance), " ".join(word[1:] + word[0] for word in one.split()[::-1])), 300,
         lambda it: kinds(it) == "bpe",
     ),
     "copying": (stems, 300, lambda it: it.values["model"]["decoder"].get("copy_words") == "gated"),

@@ -28,13 +28,6 @@ def strand(facts: ColumnFacts) -> bool:
     return facts.longest_word > 0.6 and facts.unspaced < 0.3 and facts.characters.mean <= STRAND
 
 
-def word_by_word(case: Case) -> bool:
-    """Each word tells the one in its place, and there are always new ones: spelling, cases, accents, a script."""
-    found, longest = case.found, max(facts.characters.mean for facts in case.found.columns.values())
-    return found.equal_words > 0.85 and found.by_place > 0.4 and longest <= SPELLED
-
-
-SPELLED = 120  # characters of a sentence
 STRAND = 500  # characters; more steps than that are too slow to read one by one
 
 
@@ -67,7 +60,7 @@ def tokenizer(case: Case) -> Values:
     for name, facts in case.found.columns.items():
         if symbols(facts):
             found[name] = {"kind": "word", "size": 2 * facts.vocabulary + 100}
-        elif spelled(facts) or strand(facts) or word_by_word(case):
+        elif spelled(facts) or strand(facts):
             found[name] = {"kind": "character", "size": 2 * facts.alphabet + 100}
         else:
             found[name] = {"kind": "bpe", "size": subword_size(case, facts)}

@@ -6,7 +6,7 @@ from operator import contains
 from pathlib import Path
 from typing import NamedTuple
 
-from regard.data.conll import CONLLU
+from regard.data.conll import CONLLU, first_tokens
 from regard.data.jsonl import first_objects
 from regard.data.parquet import first_batch
 from regard.data.rows import Columns
@@ -183,5 +183,6 @@ HEADS: dict[str, Callable[[Path], Head]] = {
     ".csv": lambda path: Head([], first_rows(csv_blocks(path))),
     ".jsonl": lambda path: Head(*first_objects(path)),
     ".parquet": lambda path: Head(*first_batch(path)),
+    ".conll": lambda path: Head([], first_tokens(path)),
     ".conllu": lambda path: Head(list(CONLLU), []),
 }

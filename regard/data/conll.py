@@ -2,13 +2,13 @@
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from itertools import dropwhile
+from itertools import dropwhile, islice
 from pathlib import Path
 from typing import NamedTuple
 
 from regard.data.faults import Fault
 from regard.data.lines import read_lines
-from regard.data.rows import Columns, Rows, good_rows
+from regard.data.rows import FIRST, Columns, Rows, good_rows
 from regard.errors import DataError
 from regard.problems import hint
 
@@ -60,6 +60,12 @@ def blocks(path: Path, places: dict[str, int], cut: Cut, names: Sequence[str] = 
             some = []
     if some:
         yield rows_of(path, places, some, names)
+
+
+def first_tokens(path: Path) -> list[list[str]]:
+    """The columns of the first tokens."""
+    tokens = (token.cells for sentence in sentences(path, cut_columns) for token in sentence if token.problem is None)
+    return list(islice(tokens, FIRST))
 
 
 def sentences(path: Path, cut: Cut) -> Iterator[Sentence]:

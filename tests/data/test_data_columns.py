@@ -230,3 +230,15 @@ def test_a_column_that_is_empty_in_most_rows_is_not_taken(full, tmp_path):
     ):
         rows_of(path)
     assert len(rows_of(path, columns={"source": "word", "target": "tag"})[0]) == 20
+
+
+@pytest.mark.parametrize(("form", "target", "told"), [
+    ("{word} {tag}", 1, None), ("{word} {tag} B", 1, "3 columns, counted from 0 (source: 0, target: 1)"),
+    ("{word} _ {tag}", 2, "3 columns, counted from 0 (source: 0, target: 2)"),
+])  # fmt: skip
+def test_columns_of_conll_are_told_where_there_are_more_than_two(form, target, told, tmp_path):
+    rows = drawn(lambda chance, row: form.format(word=word(chance), tag=chance.choice("NV")) + "\n" * (row % 4 == 3))
+    (tmp_path / "p.conll").write_text("".join(f"{row}\n" for row in rows))
+    found, notes = rows_of(tmp_path / "p.conll")
+    assert found[0] == tuple(" ".join(row.split()[place] for row in rows[:4]) for place in (0, target))
+    assert [told in note and "NUMBER say which to take" in note for note in notes] == ([] if told is None else [True])
