@@ -12,6 +12,7 @@ from regard.choices.tasks import TASKS
 from regard.choices.telling import survey_lines
 from regard.data import survey as surveys
 from regard.data.fields import configure_fields, outlines
+from regard.data.readers import read_rows
 from regard.data.remarks import REMARKS, remarks
 from regard.data.store import held_out
 from regard.data.survey import survey
@@ -468,6 +469,20 @@ def test_images_with_labels_call_for_a_classifier(named, height, strides, pictur
     data = {**choice.values["data"], "train": choice.task.columns(files | {"columns": {"source": 0, "label": 1}})}
     preflight.check(parse(Recipe, {**choice.values, "data": data}))
     assert named or "decoder" in choose_recipe(files, LAPTOP, labels=False).values["model"]
+
+
+def test_a_folder_of_images_with_labels_is_read_as_such(tmp_path):
+    (tmp_path / "shots").mkdir()
+    for row in range(80):
+        np.save(tmp_path / "shots" / f"{row:02}.npy", np.zeros((8, 8, 3), np.uint8))
+        (tmp_path / "shots" / f"{row:02}.txt").write_text(["cat", "dog"][row % 2] + "\n")
+    recipe = draft(None, Files({"pairs": str(tmp_path / "shots")}, {}, {}), talk=False)
+    assert recipe.model["kind"] == "classifier"
+    (rows,) = read_rows(recipe.data.train)
+    assert rows.columns["source"][:2] == ["shots/00.npy", "shots/01.npy"]
+    assert rows.columns["label"][:2] == ["cat", "dog"]
+    with pytest.raises(DataError, match=r"has the columns `source` \(0, the images\) and `target` \(1, their texts\), no 2"):
+        list(read_rows(parse(Pairs, {"pairs": str(tmp_path / "shots"), "columns": {"source": 0, "label": 2}})))
 
 
 def test_images_have_no_tags(pictures, tmp_path):
