@@ -11,8 +11,6 @@ from regard.choices import CHOICES, Machine, choose_recipe
 from regard.choices.tasks import TASKS
 from regard.choices.telling import survey_lines
 from regard.data import survey as surveys
-from regard.data.fields import configure_fields, outlines
-from regard.data.readers import read_rows
 from regard.data.remarks import REMARKS, remarks
 from regard.data.store import held_out
 from regard.data.survey import survey
@@ -456,41 +454,6 @@ def test_names_of_images_call_for_captions(sizes, height, width, pictures, tmp_p
     assert own.values["decoding"]["max_length"] == 2 * len(rows[0][1]) + 10
 
 
-@pytest.mark.parametrize(("height", "strides"), [(48, [2, 2, 2]), (16, [2, 2, 1]), (4, [1, 1, 1]), (2, [1, 1, 1])])
-@pytest.mark.parametrize("named", [False, True])
-def test_images_with_labels_call_for_a_classifier(named, height, strides, pictures, tmp_path):
-    names = pictures(*[(height, 60)] * 40)
-    rows = [(name, ["cat", "dog", "sea horse"][row % 3]) for row, name in enumerate(names)]
-    files = write(tmp_path / "pairs.tsv", rows if named else rows * 2)
-    choice = choose_recipe(files | {"columns": {"source": 0, "label": 1}} if named else files, LAPTOP)
-    model = choice.values["model"]
-    assert (model["kind"], model["encoder"]["input"]["strides"]) == ("classifier", strides)
-    assert image_of(choice)["height"] == height
-    data = {**choice.values["data"], "train": choice.task.columns(files | {"columns": {"source": 0, "label": 1}})}
-    preflight.check(parse(Recipe, {**choice.values, "data": data}))
-    assert named or "decoder" in choose_recipe(files, LAPTOP, labels=False).values["model"]
-
-
-def test_a_folder_of_images_with_labels_is_read_as_such(tmp_path):
-    (tmp_path / "shots").mkdir()
-    for row in range(80):
-        np.save(tmp_path / "shots" / f"{row:02}.npy", np.zeros((8, 8, 3), np.uint8))
-        (tmp_path / "shots" / f"{row:02}.txt").write_text(["cat", "dog"][row % 2] + "\n")
-    recipe = draft(None, Files({"pairs": str(tmp_path / "shots")}, {}, {}), talk=False)
-    assert recipe.model["kind"] == "classifier"
-    (rows,) = read_rows(recipe.data.train)
-    assert rows.columns["source"][:2] == ["shots/00.npy", "shots/01.npy"]
-    assert rows.columns["label"][:2] == ["cat", "dog"]
-    with pytest.raises(DataError, match=r"has the columns `source` \(0, the images\) and `target` \(1, their texts\), no 2"):
-        list(read_rows(parse(Pairs, {"pairs": str(tmp_path / "shots"), "columns": {"source": 0, "label": 2}})))
-
-
-def test_images_have_no_tags(pictures, tmp_path):
-    files = write(tmp_path / "pairs.tsv", [(name, "a") for name in pictures(*[(4, 4)] * 8)])
-    with pytest.raises(UserError, match="images get texts or labels, no tags; name a recipe"):
-        choose_recipe({**files, "columns": {"source": 0, "tags": 1}})
-
-
 @pytest.mark.parametrize(("words", "metric"), [(5, "wer"), (6, "bleu")])
 def test_a_few_words_of_an_image_are_not_judged_by_bleu(words, metric, pictures, tmp_path):
     rows = [(name, " ".join(["a", "red", "cat", "sat", "on", "mats"][:words])) for name in pictures(*[(20, 30)] * 8)]
@@ -520,19 +483,3 @@ def test_a_time_that_is_too_short_for_long_rows_is_said(possible, updates, told,
     recipe = minutes.within(1, parse(Recipe, chosen(tmp_path, drawn(300, stems)).values))
     assert recipe.training.updates == updates
     assert told in capsys.readouterr().err
-
-
-def endings(chance):
-    """The last letter of a word tells its tag, and there are always words that were never seen."""
-    words = ["".join(chance.choice("abcdefgh") for _ in range(5)) for _ in range(6)]
-    return " ".join(words), " ".join("N" if word[-1] < "e" else "V" for word in words)
-
-
-@pytest.mark.parametrize(("draw", "rows"), [(endings, 10_000), (sentences, 2_000)])
-def test_half_of_a_chosen_model_is_a_model(draw, rows, tmp_path):
-    recipe = parse(Recipe, chosen(tmp_path, drawn(rows, draw)).values)
-    smaller = minutes.halved(recipe)
-    config = configure(smaller.model)
-    preflight.outline(config, outlines(configure_fields(smaller.data, config.columns)), 10**9)
-    if draw is endings:
-        assert (config.encoder.input.size, config.encoder.embedding_size) == (32, 64)
