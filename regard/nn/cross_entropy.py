@@ -37,16 +37,16 @@ class _LinearCrossEntropy(torch.autograd.Function):
         for part in chunks(inputs, weight):
             logits = matmul(inputs[part], weight, bias)
             if entropy.applies(logits):
-                loss, slope = entropy.entropy(logits, target[part], ignore, smoothing, learn)
+                loss, grad = entropy.entropy(logits, target[part], ignore, smoothing, learn)
             else:
-                loss, slope = chunk_loss(logits.float(), target[part], smoothing)
+                loss, grad = chunk_loss(logits.float(), target[part], smoothing)
             total += loss
             if learn:
-                slope = slope.to(inputs.dtype)
-                gradients[0][part] = matmul(slope, weight.T)
-                add_product(gradients[1], slope.T, inputs[part])
+                grad = grad.to(inputs.dtype)
+                gradients[0][part] = matmul(grad, weight.T)
+                add_product(gradients[1], grad.T, inputs[part])
                 if bias is not None:
-                    gradients[2] += slope.sum(dim=0)
+                    gradients[2] += grad.sum(dim=0)
         ctx.save_for_backward(*gradients)
         ctx.kinds = [side.dtype for side in sides]
         return total
@@ -80,14 +80,14 @@ def chunk_loss(
     """
     rows, each = torch.arange(len(target), device=target.device), smoothing / logits.shape[1]
     best, own, total = logits.amax(dim=1), logits[rows, target], logits.sum() if smoothing else None
-    slope = torch.softmax(logits, dim=1, out=logits)
-    log_sum = best - slope.amax(dim=1).log()
+    grad = torch.softmax(logits, dim=1, out=logits)
+    log_sum = best - grad.amax(dim=1).log()
     loss = ((1 - smoothing) * (log_sum - own)).sum()
     if total is not None:
         loss = loss + smoothing * log_sum.sum() - each * total
-        slope -= each
-    slope[rows, target] -= 1 - smoothing
-    return loss, slope
+        grad -= each
+    grad[rows, target] -= 1 - smoothing
+    return loss, grad
 
 
 def linear_cross_entropy(
@@ -131,16 +131,16 @@ class _LinearLogSums(torch.autograd.Function):
     def backward(ctx: Any, *outer: Tensor) -> tuple[Tensor | None, ...]:
         """Of log Σ e^l the gradient is p, of l itself 1 at the target."""
         inputs, weight, bias, target, log_sums = ctx.saved_tensors
-        slopes = at_least_float32(torch.zeros_like(weight)), at_least_float32(weight.new_zeros(len(weight)))
-        gradients = torch.zeros_like(inputs), *slopes
+        grads = at_least_float32(torch.zeros_like(weight)), at_least_float32(weight.new_zeros(len(weight)))
+        gradients = torch.zeros_like(inputs), *grads
         for part in chunks(inputs, weight):
             logits = at_least_float32(matmul(inputs[part], weight, bias))
-            slope = (logits - log_sums[part, None]).exp() * outer[0][part, None]
-            slope[torch.arange(len(slope), device=slope.device), target[part]] += outer[1][part]
-            slope = slope.to(inputs.dtype)
-            gradients[0][part] = matmul(slope, weight.T)
-            add_product(gradients[1], slope.T, inputs[part])
-            gradients[2].add_(slope.sum(dim=0))
+            grad = (logits - log_sums[part, None]).exp() * outer[0][part, None]
+            grad[torch.arange(len(grad), device=grad.device), target[part]] += outer[1][part]
+            grad = grad.to(inputs.dtype)
+            gradients[0][part] = matmul(grad, weight.T)
+            add_product(gradients[1], grad.T, inputs[part])
+            gradients[2].add_(grad.sum(dim=0))
         return gradients[0], gradients[1].to(weight.dtype), None if bias is None else gradients[2].to(bias.dtype), None
 
 

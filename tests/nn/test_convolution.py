@@ -35,16 +35,16 @@ def test_values_and_gradients_are_those_of_conv1d(width, dilation, weight_norm):
     inputs = torch.randn(2, 17, 3, dtype=torch.double, requires_grad=True)
     mine, theirs = convolution(inputs), by_torch(convolution, inputs, 0, 0)
     torch.testing.assert_close(mine, theirs)
-    slope = torch.randn_like(mine)
-    torch.testing.assert_close(torch.autograd.grad(mine, inputs, slope)[0], torch.autograd.grad(theirs, inputs, slope)[0])
+    grad = torch.randn_like(mine)
+    torch.testing.assert_close(torch.autograd.grad(mine, inputs, grad)[0], torch.autograd.grad(theirs, inputs, grad)[0])
     free = convolution.kernel.detach().requires_grad_()
     expected = conv1d(
         inputs.transpose(1, 2), free.view(5, width, 3).transpose(1, 2), convolution.bias, dilation=dilation
     ).transpose(1, 2)
     if not weight_norm:
         torch.testing.assert_close(
-            torch.autograd.grad(convolution(inputs), convolution.weight, slope)[0],
-            torch.autograd.grad(expected, free, slope)[0],
+            torch.autograd.grad(convolution(inputs), convolution.weight, grad)[0],
+            torch.autograd.grad(expected, free, grad)[0],
         )
 
 

@@ -37,7 +37,7 @@ def options():
 def test_autocast_attends_nearly_as_float32_does(options):
     """All at once and step by step; going backward inside the autocast block, or after it as PyTorch advises."""
     attention = Attention(6, 6, heads=2, window=3, **options).eval()
-    memory, query, slope = torch.randn(2, 5, 6, requires_grad=True), torch.randn(2, 3, 6), torch.randn(2, 3, 12)
+    memory, query, grad = torch.randn(2, 5, 6, requires_grad=True), torch.randn(2, 3, 6), torch.randn(2, 3, 12)
     visible = torch.tensor([[True] * 5, [True] * 3 + [False] * 2])
     for way in (
         lambda prepared: attention(query, prepared, return_weights=True),
@@ -47,7 +47,7 @@ def test_autocast_attends_nearly_as_float32_does(options):
         for enabled, inside in ((False, False), (True, False), (True, True)):
             with torch.autocast("cpu", dtype=torch.bfloat16, enabled=enabled):
                 context, weights, _ = way(attention.prepare(memory, visible))
-                total = (context.float() * slope).sum()
+                total = (context.float() * grad).sum()
             with torch.autocast("cpu", dtype=torch.bfloat16, enabled=inside):
                 results.append([context.float(), weights.float(), torch.autograd.grad(total, memory)[0].float()])
         for exact, *rough in zip(*results, strict=True):
@@ -106,9 +106,9 @@ def bounds(name):
 DIFFERENT = list({bounds(name): name for name in STILL}.values())
 
 
-def by(path, task, leaves, slope):
+def by(path, task, leaves, grad):
     context = attend(task, path=path).context
-    return [context, *torch.autograd.grad((context * slope).sum(), leaves, retain_graph=True, allow_unused=True)]
+    return [context, *torch.autograd.grad((context * grad).sum(), leaves, retain_graph=True, allow_unused=True)]
 
 
 def compared(score, scope, heads, values, visible, selection="soft"):
@@ -120,12 +120,12 @@ def compared(score, scope, heads, values, visible, selection="soft"):
     asked = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("regard.nn.attention.attention.attend", lambda task, *_: asked.append(task) or attend(task))
-        slope = torch.randn_like(attention(query, attention.prepare(memory, visible)).context)
+        grad = torch.randn_like(attention(query, attention.prepare(memory, visible)).context)
     (task,), leaves = asked, [query, memory, *attention.parameters()]
-    slope = slope.unflatten(-1, (heads, -1)).transpose(1, 2)
-    plain, paths = by("plain", task, leaves, slope), [path for path in PATHS if path != "plain" and APPLIES[path](task)]
+    grad = grad.unflatten(-1, (heads, -1)).transpose(1, 2)
+    plain, paths = by("plain", task, leaves, grad), [path for path in PATHS if path != "plain" and APPLIES[path](task)]
     for path in paths:
-        for ours, theirs in zip(by(path, task, leaves, slope), plain, strict=True):
+        for ours, theirs in zip(by(path, task, leaves, grad), plain, strict=True):
             if theirs is None:  # nothing reaches it
                 assert ours is None or ours.eq(0).all()
                 continue

@@ -103,35 +103,35 @@ class _ScoreKeys(torch.autograd.Function):
         (gradient,), sums = outer, ctx.sums
         into = sums.of_this_pass(keys)
         one, queries = score_vector.new_ones(score_vector.shape[1]), []
-        for row, slope in zip(raised.unbind(2), gradient.unbind(2), strict=True):
+        for row, grad in zip(raised.unbind(2), gradient.unbind(2), strict=True):
             part = ratio(row, keys, one)
-            total = slope.sum(dim=(0, 2))[:, None] - 2 * over_pairs(slope, part)
+            total = grad.sum(dim=(0, 2))[:, None] - 2 * over_pairs(grad, part)
             sums.score_vector = sums.score_vector + total
             part = torch.addcmul(part, part, part, value=-1)  # r (1 - r) = tanh' / 4
-            queries.append(over_keys(slope, part))
-            into.addcmul_(part, slope[..., None])
+            queries.append(over_keys(grad, part))
+            into.addcmul_(part, grad[..., None])
         return torch.stack(queries, dim=2) * (4 * score_vector[:, None]), None, None, None
 
 
 Ratios = Float[Tensor, "batch heads source size"]
-Slopes = Float[Tensor, "batch heads source"]
+Grads = Float[Tensor, "batch heads source"]
 
 
-def weigh(part: Ratios, score_vector: Float[Tensor, "heads size"]) -> Slopes:
+def weigh(part: Ratios, score_vector: Float[Tensor, "heads size"]) -> Grads:
     """v · r; one head takes the faster product of a matrix and a vector."""
     return part @ score_vector[0] if len(score_vector) == 1 else (part @ score_vector[..., None]).squeeze(-1)
 
 
-def over_keys(slope: Slopes, part: Ratios) -> Float[Tensor, "batch heads size"]:
+def over_keys(grad: Grads, part: Ratios) -> Float[Tensor, "batch heads size"]:
     """Σ_j g_j r_j"""
-    return torch.bmm(slope.flatten(0, 1)[:, None], part.flatten(0, 1)).view(*part.shape[:2], -1)
+    return torch.bmm(grad.flatten(0, 1)[:, None], part.flatten(0, 1)).view(*part.shape[:2], -1)
 
 
-def over_pairs(slope: Slopes, part: Ratios) -> Float[Tensor, "heads size"]:
+def over_pairs(grad: Grads, part: Ratios) -> Float[Tensor, "heads size"]:
     """Σ g_j r_j over the batch too."""
-    if slope.shape[1] == 1:
-        return (slope.flatten() @ part.flatten(0, 2))[None]
-    return over_keys(slope, part).sum(dim=0)
+    if grad.shape[1] == 1:
+        return (grad.flatten() @ part.flatten(0, 2))[None]
+    return over_keys(grad, part).sum(dim=0)
 
 
 def exponential(inputs: Tensor) -> Tensor:

@@ -24,7 +24,7 @@ class EquationFormulas(NamedTuple):
 
     update: Formula
     reset: Formula | None
-    slopes: Formula
+    derivatives: Formula
     places: list[tuple[str, str]]  # of the derivatives, by name: h, c or m; p0 .., s0 .., v0 ..
 
 
@@ -47,11 +47,15 @@ def make_equation(cell: GatedCell) -> EquationFormulas:
     for name, result in results:
         one = result.graph.constant(1.0)
         by = derivatives([(result, one)], leaves)
-        found += [(name, leaf.arguments[0], slope) for leaf, slope in zip(leaves, by, strict=True) if not is_zero(slope)]
+        found += [
+            (name, leaf.arguments[0], derivative)
+            for leaf, derivative in zip(leaves, by, strict=True)
+            if not is_zero(derivative)
+        ]
     return EquationFormulas(
         formula(traced.new),
         None if traced.reset is None else formula([traced.reset]),
-        formula([slope for _, _, slope in found]),
+        formula([derivative for _, _, derivative in found]),
         [(result, leaf) for result, leaf, _ in found],
     )
 
@@ -105,27 +109,27 @@ class Backward:
         stretch = max(1, STRETCH // max(1, carried[0].numel()))
         for end in range(self.pre.shape[1], 0, -stretch):
             start = max(0, end - stretch)
-            slopes = self.slopes(slice(start, end))
+            derivatives = self.derivatives(slice(start, end))
             for time in reversed(range(start, end)):
-                carried = self.step(time, [(place, at(slope, time - start)) for place, slope in slopes], carried)
+                carried = self.step(time, [(place, at(derivative, time - start)) for place, derivative in derivatives], carried)
         return ScanGradients(self.pre, carried, self.vectors)
 
-    def slopes(self, steps: slice) -> list[tuple[tuple[str, str], Any]]:
+    def derivatives(self, steps: slice) -> list[tuple[tuple[str, str], Any]]:
         values = named(self.saved[:, steps].unbind(2), [track[:, steps] for track in self.tracks], self.fixed.vectors)
         return [
-            (place, slope.unbind(1) if isinstance(slope, Tensor) else slope)
-            for place, slope in zip(self.equation.places, self.equation.slopes(values), strict=True)
+            (place, derivative.unbind(1) if isinstance(derivative, Tensor) else derivative)
+            for place, derivative in zip(self.equation.places, self.equation.derivatives(values), strict=True)
         ]
 
-    def step(self, time: int, slopes: Sequence[tuple[tuple[str, str], Value]], carried: Sequence[Tensor]) -> list[Tensor]:
+    def step(self, time: int, derivatives: Sequence[tuple[tuple[str, str], Value]], carried: Sequence[Tensor]) -> list[Tensor]:
         """From the gradient of the state after a step to that of the state before it."""
         after = [carried[0] + self.outputs[time], *carried[1:]]
         active = None if self.active is None else self.active[:, time]
         live = after if active is None else [gradient * active for gradient in after]
         sums = StepSums(self.steps[time], live, self.vectors)
-        sums.pull(dict(zip("hc", live, strict=False)), slopes)
+        sums.pull(dict(zip("hc", live, strict=False)), derivatives)
         if "m" in self.maps:
-            sums.pull({"m": self.product_back("m", time)}, slopes)
+            sums.pull({"m": self.product_back("m", time)}, derivatives)
         sums.finish()
         before = sums.states
         if "h" in self.maps:
@@ -140,8 +144,8 @@ class Backward:
         return self.fixed.keep(self.maps[letter](self.places[letter][time]))
 
 
-def at(slope: Any, row: int) -> Value:
-    value: Value = slope[row] if isinstance(slope, tuple) else slope
+def at(derivative: Any, row: int) -> Value:
+    value: Value = derivative[row] if isinstance(derivative, tuple) else derivative
     return value
 
 
@@ -153,27 +157,27 @@ class StepSums:
         self.states: list[Tensor | None] = [None for _ in live]
         self.written = [False for _ in blocks]
 
-    def pull(self, gradients: dict[str, Tensor], slopes: Sequence[tuple[tuple[str, str], Value]]) -> None:
-        for (result, leaf), slope in slopes:
+    def pull(self, gradients: dict[str, Tensor], derivatives: Sequence[tuple[tuple[str, str], Value]]) -> None:
+        for (result, leaf), derivative in derivatives:
             if result in gradients:
-                self.share(leaf[0], int(leaf[1:]), gradients[result], slope)
+                self.share(leaf[0], int(leaf[1:]), gradients[result], derivative)
 
-    def share(self, kind: str, number: int, gradient: Tensor, slope: Value) -> None:
+    def share(self, kind: str, number: int, gradient: Tensor, derivative: Value) -> None:
         if kind == "p":
-            self.to_block(number, gradient, slope)
+            self.to_block(number, gradient, derivative)
         elif kind == "s":
-            self.states[number] = self.plus(self.states[number], gradient * slope)
+            self.states[number] = self.plus(self.states[number], gradient * derivative)
         else:
-            self.vectors[number].add_((gradient * slope).sum(0))
+            self.vectors[number].add_((gradient * derivative).sum(0))
 
-    def to_block(self, number: int, gradient: Tensor, slope: Value) -> None:
+    def to_block(self, number: int, gradient: Tensor, derivative: Value) -> None:
         block = self.blocks[number]
         if not self.written[number]:
-            torch.mul(gradient, slope, out=block)
-        elif isinstance(slope, Tensor):
-            block.addcmul_(gradient, slope)
+            torch.mul(gradient, derivative, out=block)
+        elif isinstance(derivative, Tensor):
+            block.addcmul_(gradient, derivative)
         else:
-            block.add_(gradient, alpha=slope)
+            block.add_(gradient, alpha=derivative)
         self.written[number] = True
 
     @staticmethod

@@ -1,7 +1,7 @@
 """Additive attention in Triton, forward and backward: no [target, source, size] tensor, and scores of so many rows at a time.
 
 Forward computes a chunk of scores (score_tiles) and mixes values by them (mix_tiles). Backward computes the chunk again, then
-its gradient (slope_tiles), from which the gradients of queries and keys (side_tiles) and of values (value_tiles) are summed up,
+its gradient (grad_tiles), from which the gradients of queries and keys (side_tiles) and of values (value_tiles) are summed up,
 each element by one program: no atomics, so two runs are the same to the last bit.
 """
 
@@ -64,9 +64,9 @@ class _Additive(torch.autograd.Function):
         sides = sides_of(sizes, query, hide(keys, visible), score_vector, both=True)
         found = room_for(sizes, query, keys, values)
         given = Given(hide(values, visible), gradient, log_sum, middle)
-        look_back(sizes, bounds_of(sizes, query, *limits), sides, given, found)
-        of_energy = found.score_vector.sum((0, 2))[:, : sizes.size].to(score_vector.dtype)
-        return found.query, found.keys.to(keys.dtype), of_energy, found.values.to(values.dtype), None, None, None
+        both_sides_backward(sizes, bounds_of(sizes, query, *limits), sides, given, found)
+        of_score_vector = found.score_vector.sum((0, 2))[:, : sizes.size].to(score_vector.dtype)
+        return found.query, found.keys.to(keys.dtype), of_score_vector, found.values.to(values.dtype), None, None, None
 
 
 @singledispatch
@@ -210,25 +210,25 @@ def tile_of_side(sizes: Sizes) -> dict[str, Any]:
     return units | facts | {"num_warps": 4, "num_stages": 1, "maxnreg": 128}  # so that four programs share a processor
 
 
-def look_back(sizes: Sizes, bounds: Bounds, sides: Sides, given: Given, found: AdditiveGradients) -> None:
-    from regard.nn.kernels.attention.additive_backward import slope_tiles, value_tiles
+def both_sides_backward(sizes: Sizes, bounds: Bounds, sides: Sides, given: Given, found: AdditiveGradients) -> None:
+    from regard.nn.kernels.attention.additive_backward import grad_tiles, value_tiles
     from regard.nn.kernels.attention.additive_tiles import score_tiles
 
-    slopes, across = sides.score_vector.new_empty(2, *sizes.room, sizes.keys)
-    weights = given.values.new_empty(slopes.shape)
+    grads, across = sides.score_vector.new_empty(2, *sizes.room, sizes.keys)
+    weights = given.values.new_empty(grads.shape)
     pairs, product = tile_of_pairs(sizes) | bounds.flags, tile_of_products(sizes, given.values, 256) | bounds.flags
     inner = product | tile_of_products(sizes, given.values, 128)
     for chunk in sizes.chunks():
         tiles, keys, place = chunk.rows // sizes.tile, sizes.keys // KEYS, (*chunk.place, *sizes.shape)
-        score_tiles[(tiles, keys, chunk.sequences)](*sides[:4], *bounds.pointers, slopes, *place, **pairs)
-        slope_tiles[(tiles, keys, chunk.sequences)](slopes, *given, *bounds.pointers, across, weights, *place, **inner)
-        sum_up(sizes, bounds, sides, chunk, slopes, across, found)
+        score_tiles[(tiles, keys, chunk.sequences)](*sides[:4], *bounds.pointers, grads, *place, **pairs)
+        grad_tiles[(tiles, keys, chunk.sequences)](grads, *given, *bounds.pointers, across, weights, *place, **inner)
+        sum_up(sizes, bounds, sides, chunk, grads, across, found)
         grid = keys, -(-sizes.value // product["BE"]), chunk.sequences
         value_tiles[grid](weights, given.gradient, *bounds.pointers, found.values, *place, **product)
 
 
 def sum_up(
-    sizes: Sizes, bounds: Bounds, sides: Sides, chunk: Chunk, slopes: Tensor, across: Tensor, found: AdditiveGradients
+    sizes: Sizes, bounds: Bounds, sides: Sides, chunk: Chunk, grads: Tensor, across: Tensor, found: AdditiveGradients
 ) -> None:  # fmt: skip
     """The score gradients of a chunk, into the gradients of queries, v and keys."""
     from regard.nn.kernels.attention.additive_backward import side_tiles
@@ -240,5 +240,5 @@ def sum_up(
         sides.query_rows, sides.key_rows, *told, across, found.query, found.score_vector, *place, **side, QUERIES=True
     )
     side_tiles[(keys, units, chunk.sequences)](
-        sides.key_rows, sides.query_rows, *told, slopes, found.keys, found.score_vector, *place, **side, QUERIES=False
+        sides.key_rows, sides.query_rows, *told, grads, found.keys, found.score_vector, *place, **side, QUERIES=False
     )

@@ -25,7 +25,7 @@ def product_of(G, VALUES, n, i, j, T, S, E: tl.constexpr, TQ: tl.constexpr, TK: 
 
 
 @triton.jit(do_not_specialize=["origin"])
-def slope_tiles(SCORES, VALUES, G, LOG_SUM, MIDDLE, VISIBLE, FIRST, LAST, ACROSS, WEIGHTS, origin, begin, rows, heads, T, S,
+def grad_tiles(SCORES, VALUES, G, LOG_SUM, MIDDLE, VISIBLE, FIRST, LAST, ACROSS, WEIGHTS, origin, begin, rows, heads, T, S,
                 TARGET, SOURCE, E: tl.constexpr, TQ: tl.constexpr, TK: tl.constexpr, BE: tl.constexpr, KIND: tl.constexpr,
                 PRECISION: tl.constexpr, MASKED: tl.constexpr, RANGED: tl.constexpr):  # fmt: skip
     """α_ij = e^(e_ij - level_i), and de_ij = α_ij (dα_ij - Σ_j α_ij dα_ij) in place of e_ij and, key by key, ACROSS."""
@@ -38,23 +38,23 @@ def slope_tiles(SCORES, VALUES, G, LOG_SUM, MIDDLE, VISIBLE, FIRST, LAST, ACROSS
         middle = tl.load(MIDDLE + n * T + i, mask=i < T, other=0.0)
         ok = visible_tile(VISIBLE, FIRST, LAST, n, i, j, heads, T, S, MASKED, RANGED)
         weight = tl.where(ok, tl.exp(tl.load(SCORES + chunk + at) - log_sum[:, None]), 0.0)
-        slope = weight * (product - middle[:, None])
+        grad = weight * (product - middle[:, None])
         tl.store(WEIGHTS + chunk + at, weight.to(WEIGHTS.dtype.element_ty))
-        tl.store(SCORES + chunk + at, slope)
-        tl.store(ACROSS + chunk + row[:, None] + j[None, :] * rows, slope)
+        tl.store(SCORES + chunk + at, grad)
+        tl.store(ACROSS + chunk + row[:, None] + j[None, :] * rows, grad)
 
 
 @triton.jit
-def add_slope(SLOPE, r, by_own, by_score_vector, QUERIES: tl.constexpr):
+def add_grad(GRAD, r, by_own, by_score_vector, QUERIES: tl.constexpr):
     """de (r - r²), and de r while it goes over the queries."""
-    slope = tl.load(SLOPE)
+    grad = tl.load(GRAD)
     if QUERIES:
-        by_score_vector += slope * r
-    return by_own + slope * (r - r * r), by_score_vector
+        by_score_vector += grad * r
+    return by_own + grad * (r - r * r), by_score_vector
 
 
 @triton.jit
-def add_slopes(own, OTHER, SLOPES, width, reach, by_own, by_score_vector, WIDTH: tl.constexpr, BT: tl.constexpr,
+def add_grads(own, OTHER, GRADS, width, reach, by_own, by_score_vector, WIDTH: tl.constexpr, BT: tl.constexpr,
                QUERIES: tl.constexpr, FAST: tl.constexpr):  # fmt: skip
     """Adds a tile of the other side, four rows at a time, or fewer."""
     if reach <= FOUR:
@@ -64,37 +64,38 @@ def add_slopes(own, OTHER, SLOPES, width, reach, by_own, by_score_vector, WIDTH:
             left, right = w * x, y * z
             both = reciprocal(left * right, FAST)
             left, right = both * right, both * left
-            by_own, by_score_vector = add_slope(SLOPES + t * width, left * x, by_own, by_score_vector, QUERIES)
-            by_own, by_score_vector = add_slope(SLOPES + (t + 1) * width, left * w, by_own, by_score_vector, QUERIES)
-            by_own, by_score_vector = add_slope(SLOPES + (t + 2) * width, right * z, by_own, by_score_vector, QUERIES)
-            by_own, by_score_vector = add_slope(SLOPES + (t + 3) * width, right * y, by_own, by_score_vector, QUERIES)
+            by_own, by_score_vector = add_grad(GRADS + t * width, left * x, by_own, by_score_vector, QUERIES)
+            by_own, by_score_vector = add_grad(GRADS + (t + 1) * width, left * w, by_own, by_score_vector, QUERIES)
+            by_own, by_score_vector = add_grad(GRADS + (t + 2) * width, right * z, by_own, by_score_vector, QUERIES)
+            by_own, by_score_vector = add_grad(GRADS + (t + 3) * width, right * y, by_own, by_score_vector, QUERIES)
     elif reach <= TWO:
         for t in range(0, BT, 2):
             x, y = own * tl.load(OTHER + t * WIDTH) + 1.0, own * tl.load(OTHER + (t + 1) * WIDTH) + 1.0
             both = reciprocal(x * y, FAST)
-            by_own, by_score_vector = add_slope(SLOPES + t * width, both * y, by_own, by_score_vector, QUERIES)
-            by_own, by_score_vector = add_slope(SLOPES + (t + 1) * width, both * x, by_own, by_score_vector, QUERIES)
+            by_own, by_score_vector = add_grad(GRADS + t * width, both * y, by_own, by_score_vector, QUERIES)
+            by_own, by_score_vector = add_grad(GRADS + (t + 1) * width, both * x, by_own, by_score_vector, QUERIES)
     else:
         for t in range(0, BT):
             r = ratio(own + tl.load(OTHER + t * WIDTH), FAST)
-            by_own, by_score_vector = add_slope(SLOPES + t * width, r, by_own, by_score_vector, QUERIES)
+            by_own, by_score_vector = add_grad(GRADS + t * width, r, by_own, by_score_vector, QUERIES)
     return by_own, by_score_vector
 
 
 @triton.jit(do_not_specialize=["origin"])
-def side_tiles(OWN, OTHER, ENERGY, REACH, VISIBLE, FIRST, LAST, SLOPES, OUT, BY_ENERGY, origin, begin, rows, heads, T, S,
-               TARGET, SOURCE, D: tl.constexpr, WIDTH: tl.constexpr, UNITS: tl.constexpr, TQ: tl.constexpr, TK: tl.constexpr,
-               MASKED: tl.constexpr, RANGED: tl.constexpr, QUERIES: tl.constexpr, FAST: tl.constexpr):  # fmt: skip
-    """The gradient of the chunk's queries, and with it that of the energy vector; or what the chunk adds to that of the keys.
+def side_tiles(OWN, OTHER, SCORE_VECTOR, REACH, VISIBLE, FIRST, LAST, GRADS, OUT, BY_SCORE_VECTOR, origin,
+               begin, rows, heads, T, S, TARGET, SOURCE, D: tl.constexpr, WIDTH: tl.constexpr,
+               UNITS: tl.constexpr, TQ: tl.constexpr, TK: tl.constexpr, MASKED: tl.constexpr,
+               RANGED: tl.constexpr, QUERIES: tl.constexpr, FAST: tl.constexpr):  # fmt: skip
+    """The gradient of the chunk's queries, and with it that of the score vector; or what the chunk adds to that of the keys.
 
-    SLOPES[sequence, other, own]: neighbours of one's own side lie next to each other.
+    GRADS[sequence, other, own]: neighbours of one's own side lie next to each other.
     """
     BA: tl.constexpr = TQ if QUERIES else TK
     BT: tl.constexpr = TK if QUERIES else TQ
     tile, place = tl.program_id(0) * BA, tl.program_id(2).to(tl.int64)
     n, a = origin + place, tile + tl.arange(0, BA)[:, None]
     unit, d = tl.program_id(1) * UNITS + tl.arange(0, UNITS), tl.program_id(1) * UNITS + tl.arange(0, UNITS)[None, :]
-    slopes = SLOPES + place * rows * SOURCE + a
+    grads = GRADS + place * rows * SOURCE + a
     if QUERIES:
         a += begin
         width, others, length = rows, SOURCE, T
@@ -109,13 +110,13 @@ def side_tiles(OWN, OTHER, ENERGY, REACH, VISIBLE, FIRST, LAST, SLOPES, OUT, BY_
         if QUERIES:
             query, key = begin + tile, t
         if meet(VISIBLE, FIRST, LAST, n, query, key, heads, T, S, TQ, TK, MASKED, RANGED):
-            by_own, by_score_vector = add_slopes(
-                one, other + t * WIDTH + d, slopes + t * width, width, reach, by_own, by_score_vector, WIDTH, BT, QUERIES, FAST
+            by_own, by_score_vector = add_grads(
+                one, other + t * WIDTH + d, grads + t * width, width, reach, by_own, by_score_vector, WIDTH, BT, QUERIES, FAST
             )
-    gradient = 4.0 * tl.load(ENERGY + n % heads * WIDTH + d) * by_own
+    gradient = 4.0 * tl.load(SCORE_VECTOR + n % heads * WIDTH + d) * by_own
     out, inside = OUT + n * length * D + a * D + d, (a < length) & (d < D)
     if QUERIES:
-        tl.store(BY_ENERGY + (n * TARGET + begin + tile) // TQ * WIDTH + unit, -2.0 * tl.sum(by_score_vector, 0))
+        tl.store(BY_SCORE_VECTOR + (n * TARGET + begin + tile) // TQ * WIDTH + unit, -2.0 * tl.sum(by_score_vector, 0))
     elif begin > 0:
         gradient += tl.load(out, mask=inside, other=0.0).to(tl.float32)
     tl.store(out, gradient.to(OUT.dtype.element_ty), mask=inside)

@@ -123,9 +123,9 @@ class _AdditiveStep(torch.autograd.Function):
         sentence, (gradient, watched) = Sentence(*parts), gradients
         if gradient is None:
             gradient = sentence.values.new_zeros(*query.shape[:3], sentence.values.shape[-1])
-        into, slopes = attended_backward(query, sentence, weights, with_whole_rows(gradient), watched)
+        into, grads = attended_backward(query, sentence, weights, with_whole_rows(gradient), watched)
         if any(ctx.needs_input_grad[1:5]):  # otherwise nobody empties the record
-            ctx.records.asked.add(query, slopes)
+            ctx.records.asked.add(query, grads)
             ctx.records.read.add(weights, gradient)
         return into, None, None, None, None, None
 
@@ -151,16 +151,16 @@ def attended_backward(
     from regard.nn.kernels.attention.additive_step_tiles import attend_step_backward
 
     batch, queries, heads, source = weights.shape
-    into, slopes = torch.empty_like(query), torch.empty_like(weights)
+    into, grads = torch.empty_like(query), torch.empty_like(weights)
     direct = weights if watched is None else watched.contiguous()
     attend_step_backward[(batch * queries * heads,)](
-        query, sentence.keys, sentence.values, sentence.score_vector, weights, gradient, direct, into, slopes, source, queries,
+        query, sentence.keys, sentence.values, sentence.score_vector, weights, gradient, direct, into, grads, source, queries,
         heads, *sentence.strides, *gradient.stride()[:3], WATCHED=watched is not None, **cut(sentence),
     )  # fmt: skip
-    return into, slopes
+    return into, grads
 
 
-def gradient_of_keys(sentence: Sentence, queries: Queries, slopes: Weights) -> tuple[Keys, ScoreVector]:
+def gradient_of_keys(sentence: Sentence, queries: Queries, grads: Weights) -> tuple[Keys, ScoreVector]:
     """dk_j = Σ_i ds_ij w ∗ (1 - tanh²(q_i + k_j)) and dw = Σ_ij ds_ij tanh(q_i + k_j), over all steps at once."""
     from regard.nn.kernels.attention.additive_step_tiles import keys_backward
 
@@ -171,7 +171,7 @@ def gradient_of_keys(sentence: Sentence, queries: Queries, slopes: Weights) -> t
     tiles = -(-source // rows)
     by_key, shares = torch.empty_like(keys), keys.new_empty(batch, heads, tiles, size, dtype=torch.float32)
     keys_backward[(batch * heads, tiles)](
-        queries, keys, sentence.mask, score_vector, slopes, by_key, shares, source, queries.shape[1], heads, *keys.stride()[:3],
+        queries, keys, sentence.mask, score_vector, grads, by_key, shares, source, queries.shape[1], heads, *keys.stride()[:3],
         *by_key.stride()[:3], SIZE=size, D=depth, BJ=rows, MASKED=sentence.visible is not None, FAST=not interpreted(),
         STAGES=3, num_warps=warps_for(rows * depth),
     )  # fmt: skip

@@ -40,7 +40,7 @@ def sum_of(weight, lines):
 
 @triton.jit
 def attend_step(
-    Q, K, V, VISIBLE, ENERGY, CONTEXT, WEIGHTS, SOURCE, QUERIES, HEADS, kb, kh, ks, vb, vh, vs, SIZE: tl.constexpr,
+    Q, K, V, VISIBLE, SCORE_VECTOR, CONTEXT, WEIGHTS, SOURCE, QUERIES, HEADS, kb, kh, ks, vb, vh, vs, SIZE: tl.constexpr,
     VALUE: tl.constexpr, D: tl.constexpr, E: tl.constexpr, BJ: tl.constexpr, MASKED: tl.constexpr, ONE: tl.constexpr,
     FAST: tl.constexpr,
 ):  # fmt: skip
@@ -51,7 +51,7 @@ def attend_step(
     V += sentence * vb + head * vh
     WEIGHTS += row * SOURCE
     d, e, tile = tl.arange(0, D), tl.arange(0, E), tl.arange(0, BJ)
-    asked, score_vector = line_of(Q, row * SIZE, d, SIZE), line_of(ENERGY, head * SIZE, d, SIZE)
+    asked, score_vector = line_of(Q, row * SIZE, d, SIZE), line_of(SCORE_VECTOR, head * SIZE, d, SIZE)
     if ONE:
         ok, there = seen(VISIBLE, sentence, tile, SOURCE, MASKED), tile < SOURCE
         keys, values = lines_of(K, 0, ks, tile, there, d, SIZE), lines_of(V, 0, vs, tile, there, e, VALUE)
@@ -92,15 +92,15 @@ def pulled(values, j, weight, gradient, GW, WATCHED: tl.constexpr):
 
 
 @triton.jit
-def by_query(keys, slope, asked, FAST: tl.constexpr):
+def by_query(keys, grad, asked, FAST: tl.constexpr):
     """Σ_j ds_j (r - r²)"""
     r = half(keys, asked[None, :], FAST)
-    return sum_of(slope, r - r * r)
+    return sum_of(grad, r - r * r)
 
 
 @triton.jit
 def attend_step_backward(
-    Q, K, V, ENERGY, WEIGHTS, G, GW, DQ, DS, SOURCE, QUERIES, HEADS, kb, kh, ks, vb, vh, vs, gb, gq, gh,
+    Q, K, V, SCORE_VECTOR, WEIGHTS, G, GW, DQ, DS, SOURCE, QUERIES, HEADS, kb, kh, ks, vb, vh, vs, gb, gq, gh,
     SIZE: tl.constexpr, VALUE: tl.constexpr, D: tl.constexpr, E: tl.constexpr, BJ: tl.constexpr, WATCHED: tl.constexpr,
     ONE: tl.constexpr, FAST: tl.constexpr,
 ):  # fmt: skip
@@ -113,15 +113,15 @@ def attend_step_backward(
     DS += row * SOURCE
     GW += row * SOURCE
     d, e, tile = tl.arange(0, D), tl.arange(0, E), tl.arange(0, BJ)
-    asked, score_vector = line_of(Q, row * SIZE, d, SIZE), line_of(ENERGY, head * SIZE, d, SIZE)
+    asked, score_vector = line_of(Q, row * SIZE, d, SIZE), line_of(SCORE_VECTOR, head * SIZE, d, SIZE)
     gradient = line_of(G, sentence * gb + row // HEADS % QUERIES * gq + head * gh, e, VALUE)
     if ONE:
         weight = tl.load(WEIGHTS + tile, mask=tile < SOURCE, other=0.0)
         keys, values = lines_of(K, 0, ks, tile, tile < SOURCE, d, SIZE), lines_of(V, 0, vs, tile, tile < SOURCE, e, VALUE)
         direct = pulled(values, tile, weight, gradient, GW, WATCHED)
-        slope = weight * (direct - tl.sum(weight * direct, axis=0))
-        tl.store(DS + tile, slope, mask=tile < SOURCE)
-        into = by_query(keys, slope, asked, FAST)
+        grad = weight * (direct - tl.sum(weight * direct, axis=0))
+        tl.store(DS + tile, grad, mask=tile < SOURCE)
+        into = by_query(keys, grad, asked, FAST)
     else:
         middle = 0.0
         for start in range(0, SOURCE, BJ):
@@ -135,16 +135,16 @@ def attend_step_backward(
         for start in range(0, SOURCE, BJ):
             j = start + tile
             weight = tl.load(WEIGHTS + j, mask=j < SOURCE, other=0.0)
-            slope = weight * (tl.load(DS + j, mask=j < SOURCE, other=0.0) - middle)
+            grad = weight * (tl.load(DS + j, mask=j < SOURCE, other=0.0) - middle)
             tl.debug_barrier()  # several warps read what one of them overwrites
-            tl.store(DS + j, slope, mask=j < SOURCE)
-            into += by_query(lines_of(K, 0, ks, j, j < SOURCE, d, SIZE), slope, asked, FAST)
+            tl.store(DS + j, grad, mask=j < SOURCE)
+            into += by_query(lines_of(K, 0, ks, j, j < SOURCE, d, SIZE), grad, asked, FAST)
     tl.store(DQ + row * SIZE + d, (4.0 * score_vector * into).to(DQ.dtype.element_ty), mask=d < SIZE)
 
 
 @triton.jit
 def keys_backward(
-    Q, K, VISIBLE, ENERGY, DS, DK, DENERGY, SOURCE, STEPS, HEADS, kb, kh, ks, gb, gh, gs, SIZE: tl.constexpr,
+    Q, K, VISIBLE, SCORE_VECTOR, DS, DK, DSCORE_VECTOR, SOURCE, STEPS, HEADS, kb, kh, ks, gb, gh, gs, SIZE: tl.constexpr,
     D: tl.constexpr, BJ: tl.constexpr, MASKED: tl.constexpr, FAST: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
     """All looks at one tile of keys: dk_j = Σ_i ds_ij w (1 - tanh²), and the tile's share of dw = Σ_ij ds_ij tanh."""
@@ -153,16 +153,16 @@ def keys_backward(
     d, j = tl.arange(0, D), part * BJ + tl.arange(0, BJ)
     ok = seen(VISIBLE, sentence, j, SOURCE, MASKED)
     keys = lines_of(K, sentence * kb + head * kh, ks, j, ok, d, SIZE)
-    score_vector = line_of(ENERGY, head * SIZE, d, SIZE)
+    score_vector = line_of(SCORE_VECTOR, head * SIZE, d, SIZE)
     by_key, by_score_vector = tl.zeros([BJ, D], tl.float32), tl.zeros([BJ, D], tl.float32)
     for i in tl.range(0, STEPS, num_stages=STAGES):
         row = (sentence * STEPS + i) * HEADS + head
-        slope = tl.load(DS + row * SOURCE + j, mask=ok, other=0.0)[:, None]
+        grad = tl.load(DS + row * SOURCE + j, mask=ok, other=0.0)[:, None]
         r = half(keys, line_of(Q, row * SIZE, d, SIZE)[None, :], FAST)
-        by_score_vector += slope * r
-        by_key += slope * (r - r * r)
+        by_score_vector += grad * r
+        by_key += grad * (r - r * r)
     inside = (j < SOURCE)[:, None] & (d < SIZE)[None, :]
     place = DK + sentence * gb + head * gh + j[:, None] * gs + d[None, :]
     tl.store(place, (4.0 * score_vector[None, :] * by_key).to(DK.dtype.element_ty), mask=inside)
-    share = DENERGY + (pair * tl.num_programs(1) + part) * SIZE
+    share = DSCORE_VECTOR + (pair * tl.num_programs(1) + part) * SIZE
     tl.store(share + d, -2.0 * tl.sum(by_score_vector, axis=0), mask=d < SIZE)

@@ -101,7 +101,7 @@ def add_terms(s, Q, K, V, TARGET, SOURCE, reach, D: tl.constexpr, FAST: tl.const
 
 
 @triton.jit(do_not_specialize=["origin"])
-def score_tiles(Q, K, ENERGY, REACH, VISIBLE, FIRST, LAST, SCORES, origin, begin, rows, heads, T, S, TARGET, SOURCE,
+def score_tiles(Q, K, SCORE_VECTOR, REACH, VISIBLE, FIRST, LAST, SCORES, origin, begin, rows, heads, T, S, TARGET, SOURCE,
                 D: tl.constexpr, WIDTH: tl.constexpr, WHOLE: tl.constexpr, TQ: tl.constexpr, TK: tl.constexpr,
                 MASKED: tl.constexpr, RANGED: tl.constexpr, FAST: tl.constexpr):  # fmt: skip
     """SCORES[sequence, row, key] of the chunk, e = Σ_d v_d - 2 Σ_d v_d r_d; tiles that do not meet are left as they are.
@@ -114,7 +114,7 @@ def score_tiles(Q, K, ENERGY, REACH, VISIBLE, FIRST, LAST, SCORES, origin, begin
     j = tl.arange(0, 2)[None, :, None] * (TK // 2) + tl.arange(0, TK // 2)[None, None, :]
     if meet(VISIBLE, FIRST, LAST, n, begin + row, start, heads, T, S, TQ, TK, MASKED, RANGED):
         scores = SCORES + place * rows * SOURCE + (row + i) * SOURCE + start + j
-        score_vector, unit = ENERGY + n % heads * WIDTH, tl.arange(0, WHOLE)
+        score_vector, unit = SCORE_VECTOR + n % heads * WIDTH, tl.arange(0, WHOLE)
         queries, keys = Q + n * WIDTH * TARGET + begin + row + i, K + n * WIDTH * SOURCE + start + j
         total = tl.sum(tl.load(score_vector + unit, mask=unit < D, other=0.0), 0)
         s = tl.load(scores, mask=start + j < 0, other=0.0)

@@ -108,9 +108,9 @@ def attend_short_backward(
             parts, total = parts_of(q, k, j, seen, last, factor, PRECISION)
             weights = parts / total[:, None]
             dv = tl.dot(tl.trans(weights.to(KIND)), g, dv, input_precision=PRECISION)
-            slopes = tl.dot(g, tl.trans(v), input_precision=PRECISION)
-            slopes = weights * (slopes - tl.sum(weights * slopes, axis=1)[:, None])
-            ds = slopes.to(KIND)
+            grads = tl.dot(g, tl.trans(v), input_precision=PRECISION)
+            grads = weights * (grads - tl.sum(weights * grads, axis=1)[:, None])
+            ds = grads.to(KIND)
             dq = tl.dot(ds, k, input_precision=PRECISION) * scale
             put_rows(DQ + batch * dqb + head * dqh, i, dqt, i < T, dq, SIZE, D)
             dk = tl.dot(tl.trans(ds), q, dk, input_precision=PRECISION)

@@ -31,7 +31,7 @@ def activated(x, gate, KIND: tl.constexpr):
 
 
 @triton.jit
-def slopes(x, gate, KIND: tl.constexpr):
+def derivatives(x, gate, KIND: tl.constexpr):
     """The derivatives by x and by the gate."""
     if KIND == RELU:
         return tl.where(x > 0.0, 1.0, 0.0), x
@@ -81,7 +81,7 @@ def activate_back(
         r = first + tl.arange(0, R)
         ok = r < ROWS
         x, gate = tile_of(X, r, xs, ok, c, WIDTH) + bias, gate_of(X, r, xs, ok, c, gate_bias, WIDTH, KIND)
-        by_x, by_other = slopes(x, gate, KIND)
+        by_x, by_other = derivatives(x, gate, KIND)
         g = tile_of(G, r, gs, ok, c, WIDTH)
         if KIND == RELU:
             g *= scale

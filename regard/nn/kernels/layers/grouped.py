@@ -91,13 +91,13 @@ class _Loop(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
         rows, weight = ctx.saved_tensors
-        slope = gradients[0]
+        grad = gradients[0]
         inward, matrices = torch.empty_like(rows), torch.empty_like(weight)
         for part, matrix, turned in zip(ctx.groups.slices, weight, matrices, strict=True):
-            torch.mm(slope[part], matrix, out=inward[part])
-            torch.mm(slope[part].T, rows[part], out=turned)
+            torch.mm(grad[part], matrix, out=inward[part])
+            torch.mm(grad[part].T, rows[part], out=turned)
         inward[ctx.groups.slices[-1].stop :] = 0
-        return inward, matrices, torch.stack([slope[part].sum(dim=0) for part in ctx.groups.slices]), None
+        return inward, matrices, torch.stack([grad[part].sum(dim=0) for part in ctx.groups.slices]), None
 
 
 class _Grouped(torch.autograd.Function):
@@ -115,11 +115,11 @@ class _Grouped(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
         rows, weight, ends = ctx.saved_tensors
-        slope = gradients[0].contiguous()
-        matrices = torch._grouped_mm(slope.T, rows, offs=ends)
+        grad = gradients[0].contiguous()
+        matrices = torch._grouped_mm(grad.T, rows, offs=ends)
         ones = rows.new_ones(len(rows), ALIGNED)
-        offsets = torch._grouped_mm(slope.T, ones, offs=ends)[..., 0]  # Σ of each group's gradients, without atomics
-        return torch._grouped_mm(slope, weight, offs=ends), matrices, offsets, None
+        offsets = torch._grouped_mm(grad.T, ones, offs=ends)[..., 0]  # Σ of each group's gradients, without atomics
+        return torch._grouped_mm(grad, weight, offs=ends), matrices, offsets, None
 
 
 @singledispatch

@@ -82,12 +82,12 @@ def add_norm_back(
             d = tile_of(DTOTAL, r, ts, ok, c, SIZE)
         if NORMS:
             x, factor = normalised(tile_of(TOTAL, r, SIZE, ok, c, SIZE), c, eps, SIZE, CENTRED)
-            slope = tile_of(DNORMED, r, ns, ok, c, SIZE)
+            grad = tile_of(DNORMED, r, ns, ok, c, SIZE)
             if AGAIN:
-                slope += tile_of(DAGAIN, r, gs, ok, c, SIZE)
-            by_weight += slope * x
-            by_offset += slope
-            g = slope * weight
+                grad += tile_of(DAGAIN, r, gs, ok, c, SIZE)
+            by_weight += grad * x
+            by_offset += grad
+            g = grad * weight
             inner = g - x * (tl.sum(g * x, axis=1) / SIZE)[:, None]
             if CENTRED:
                 inner -= (tl.sum(g, axis=1) / SIZE)[:, None]

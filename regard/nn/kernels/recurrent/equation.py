@@ -105,7 +105,7 @@ TEXT: dict[str, Callable[..., str]] = {
     "relu": "tl.maximum({0}, 0.0)".format,
     "positive": "tl.where({0} > 0.0, 1.0, 0.0)".format,
 }
-SLOPES: dict[str, Callable[[Symbol], tuple[Any, ...]]] = {
+DERIVATIVES: dict[str, Callable[[Symbol], tuple[Any, ...]]] = {
     "add": lambda whole: (1.0, 1.0),
     "mul": lambda whole: (whole.arguments[1], whole.arguments[0]),
     "sigmoid": lambda whole: (whole * (1.0 - whole),),
@@ -122,9 +122,9 @@ def derivatives(seeds: Sequence[tuple[Symbol, Symbol]], leaves: Sequence[Symbol]
     for result, seed in seeds:
         sums[id(result)] = sums[id(result)] + seed if id(result) in sums else seed
     for symbol in reversed(order):
-        if id(symbol) in sums and symbol.operation in SLOPES:
-            for argument, slope in zip(symbol.arguments, SLOPES[symbol.operation](symbol), strict=True):
-                sums[id(argument)] = sums.get(id(argument), graph.constant(0.0)) + sums[id(symbol)] * slope
+        if id(symbol) in sums and symbol.operation in DERIVATIVES:
+            for argument, derivative in zip(symbol.arguments, DERIVATIVES[symbol.operation](symbol), strict=True):
+                sums[id(argument)] = sums.get(id(argument), graph.constant(0.0)) + sums[id(symbol)] * derivative
     return [sums.get(id(leaf), graph.constant(0.0)) for leaf in leaves]
 
 

@@ -146,12 +146,12 @@ def stepped_back(kind: Kind, read: StepInputs, gradients: Sequence[Tensor | None
     states = [torch.empty(one.shape, dtype=one.dtype, device=one.device) for one in read.states]
     vectors = [one.new_empty(rows, *one.shape, dtype=torch.float32) for one in read.vectors]
     given = [states[0] if one is None else one.contiguous() for one in gradients]
-    shares, ends, slopes = four(kind, read.shares), (read.states[0], read.states[-1]), (given[0], given[-1])
+    shares, ends, grads = four(kind, read.shares), (read.states[0], read.states[-1]), (given[0], given[-1])
     writes = [into.get(letter, shares[0]) for letter in LETTERS]
     there = [0 if one is not None else -1 for one in gradients]
     step_back[kind.grid(rows)](
-        *shares, *ends, (*read.vectors, states[0])[0], *slopes, *writes, states[0], states[-1], (*vectors, states[0])[0],
-        *strides(shares), *strides(ends), *strides(slopes), *strides(writes), INTO=kind.places("".join(into)),
+        *shares, *ends, (*read.vectors, states[0])[0], *grads, *writes, states[0], states[-1], (*vectors, states[0])[0],
+        *strides(shares), *strides(ends), *strides(grads), *strides(writes), INTO=kind.places("".join(into)),
         GIVEN=(there[0], there[-1] if len(there) > 1 else -1), PULL=equation.pull_reset if kind.reset else equation.pull,
         **kind.options(),
     )  # fmt: skip

@@ -225,10 +225,10 @@ def backward_scan(
             put_block(DP, at, u, inside, d3, 3, H, N)
         arrive(flag, SLICES)
         met += 1
-        slope = zero
+        derivative = zero
         if SQUASHED:
             squashed = 2.0 * tl.sigmoid(2.0 * hidden) - 1.0
-            slope = 1.0 - squashed * squashed
+            derivative = 1.0 - squashed * squashed
         rows, at, dy_at, here = rows - H, at - N * H, dy_at - dy_time, inside & (t > 0)
         p0, p1 = block(P, at, u, here, 0, H, N), block(P, at, u, here, 1, H, N)
         p2, p3 = block(P, at, u, here, 2, H, N), block(P, at, u, here, 3, H, N)
@@ -243,7 +243,7 @@ def backward_scan(
         if SQUASHED:
             through = back_to_state(zero, w1, S + H, line, W, R1, b, u, B, H, K, STAYS, K1, 2, DT, PRECISION)
             through = back_to_state(through, w2, S + 2 * H, line, W, R2, b, u, B, H, K, STAYS, K2, 2, DT, PRECISION)
-            back += through * slope
+            back += through * derivative
         back = to_hidden + back * mask
         if RAGGED:
             dh, dc = tl.where(active, back, dh), tl.where(active, to_memory, dc)
