@@ -11,7 +11,6 @@ from regard.choices import CHOICES, Machine, choose_recipe
 from regard.choices.tasks import TASKS
 from regard.choices.telling import survey_lines
 from regard.data import survey as surveys
-from regard.data.fields import configure_fields, outlines
 from regard.data.remarks import REMARKS, remarks
 from regard.data.store import held_out
 from regard.data.survey import survey
@@ -548,27 +547,6 @@ def test_names_of_images_call_for_captions(sizes, height, width, pictures, tmp_p
     assert own.values["decoding"]["max_length"] == 2 * len(rows[0][1]) + 10
 
 
-@pytest.mark.parametrize(("height", "strides"), [(48, [2, 2, 2]), (16, [2, 2, 1]), (4, [1, 1, 1]), (2, [1, 1, 1])])
-@pytest.mark.parametrize("named", [False, True])
-def test_images_with_labels_call_for_a_classifier(named, height, strides, pictures, tmp_path):
-    names = pictures(*[(height, 60)] * 40)
-    rows = [(name, ["cat", "dog", "sea horse"][row % 3]) for row, name in enumerate(names)]
-    files = write(tmp_path / "pairs.tsv", rows if named else rows * 2)
-    choice = choose_recipe(files | {"columns": {"source": 0, "label": 1}} if named else files, LAPTOP)
-    model = choice.values["model"]
-    assert (model["kind"], model["encoder"]["input"]["strides"]) == ("classifier", strides)
-    assert image_of(choice)["height"] == height
-    data = {**choice.values["data"], "train": choice.task.columns(files | {"columns": {"source": 0, "label": 1}})}
-    preflight.check(parse(Recipe, {**choice.values, "data": data}))
-    assert named or "decoder" in choose_recipe(files, LAPTOP, labels=False).values["model"]
-
-
-def test_images_have_no_tags(pictures, tmp_path):
-    files = write(tmp_path / "pairs.tsv", [(name, "a") for name in pictures(*[(4, 4)] * 8)])
-    with pytest.raises(UserError, match="images get texts or labels, no tags; name a recipe"):
-        choose_recipe({**files, "columns": {"source": 0, "tags": 1}})
-
-
 @pytest.mark.parametrize(("words", "metric"), [(5, "wer"), (6, "bleu")])
 def test_a_few_words_of_an_image_are_not_judged_by_bleu(words, metric, pictures, tmp_path):
     rows = [(name, " ".join(["a", "red", "cat", "sat", "on", "mats"][:words])) for name in pictures(*[(20, 30)] * 8)]
@@ -627,19 +605,3 @@ def test_a_language_model_is_made_to_fit_too(tmp_path, monkeypatch, capsys):
     found = minutes.within(1, parse(Recipe, override(values, ["model.decoder.embedding_size=128"])))
     assert (found.training.updates, found.data.batch_tokens) == (25, 256)
     assert "model.decoder.hidden_size=96" in capsys.readouterr().err
-
-
-def endings(chance):
-    """The last letter of a word tells its tag, and there are always words that were never seen."""
-    words = ["".join(chance.choice("abcdefgh") for _ in range(5)) for _ in range(6)]
-    return " ".join(words), " ".join("N" if word[-1] < "e" else "V" for word in words)
-
-
-@pytest.mark.parametrize(("draw", "rows"), [(endings, 10_000), (sentences, 2_000)])
-def test_half_of_a_chosen_model_is_a_model(draw, rows, tmp_path):
-    recipe = parse(Recipe, chosen(tmp_path, drawn(rows, draw)).values)
-    smaller = minutes.halved(recipe)
-    config = configure(smaller.model)
-    preflight.outline(config, outlines(configure_fields(smaller.data, config.columns)), 10**9)
-    if draw is endings:
-        assert (config.encoder.input.size, config.encoder.embedding_size) == (32, 64)

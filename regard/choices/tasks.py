@@ -9,8 +9,7 @@ from regard.choices.labels import LABEL_CHOICES
 from regard.choices.pictures import BASE, IMAGE_CHOICES, IMAGE_LABEL_CHOICES
 from regard.choices.rules import CHOICES, Rule
 from regard.choices.single_text import TEXT_CHOICES
-from regard.data.columns import found_columns
-from regard.data.readers import format_of
+from regard.data.readers import columns_of
 from regard.data.remarks import looks_like_labels, looks_like_tags
 from regard.data.survey import ColumnFacts
 from regard.recipe import Pairs, parse
@@ -33,8 +32,7 @@ class Task(NamedTuple):
         if not files or (self.source, self.writes) == ("source", "target"):
             return dict(files)
         pairs = parse(Pairs, files)
-        places = pairs.named if pairs.pairs is None else found_columns(pairs, format_of(pairs.pairs)).columns
-        given = {name: place if isinstance(place, int) else str(place) for name, place in places.items()}
+        given = {name: place if isinstance(place, int) else str(place) for name, place in columns_of(pairs).items()}
         given = {"source": given[self.source], self.writes: given[self.writes if self.writes in given else self.target]}
         if pairs.pairs is not None:
             return {"pairs": str(pairs.pairs), "columns": given}

@@ -11,6 +11,7 @@ from regard.data.rows import Columns, Rows, good_rows
 from regard.errors import DataError
 
 BLOCK = 1 << 10  # rows that are read at once
+SIDES: dict[int | str | Path, int] = {"source": 0, "target": 1, 0: 0, 1: 1}  # a column's place -> image or text
 
 
 def holds_images(path: Path) -> bool:
@@ -24,12 +25,11 @@ def images_in(folder: Path) -> list[Path]:
 
 
 def read_folder(folder: Path, columns: Columns) -> Iterator[Rows]:
-    """`source` is the image, `target` its text. Images are named as seen from the folder's own folder, as files in a table
-    are seen from the table's."""
-    if unknown := columns.keys() - {"source", "target"}:
-        raise DataError(
-            f"{folder}: a folder of images has `source` (the images) and `target` (their texts), no {min(unknown)!r}"
-        )
+    """Its columns are `source`, or 0, the images, and `target`, or 1, their texts. Images are named as seen from the folder's
+    own folder, as files in a table are seen from the table's."""
+    if unknown := [place for place in columns.values() if place not in SIDES]:
+        has = "the columns `source` (0, the images) and `target` (1, their texts)"
+        raise DataError(f"{folder}: a folder of images has {has}, no {unknown[0]!r}")
     images = images_in(folder)
     for first in range(0, len(images), BLOCK):
         some = images[first : first + BLOCK]
@@ -38,8 +38,9 @@ def read_folder(folder: Path, columns: Columns) -> Iterator[Rows]:
             text, problem = text_of(image)
             texts.append(text)
             bad |= {number: Fault(folder, number, problem)} if problem else {}
-        values = {"source": [f"{folder.name}/{image.name}" for image in some], "target": texts}
-        yield good_rows(dict.fromkeys(columns, folder), {name: values[name] for name in columns}, numbers, bad)
+        values = [f"{folder.name}/{image.name}" for image in some], texts
+        found = {name: values[SIDES[place]] for name, place in columns.items()}
+        yield good_rows(dict.fromkeys(columns, folder), found, numbers, bad)
 
 
 def text_of(image: Path) -> tuple[str, str]:

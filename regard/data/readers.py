@@ -40,6 +40,13 @@ def read_all(files: Pairs) -> Iterator[Rows]:
     return READERS[form](files.pairs, found_columns(files, form).columns)
 
 
+def columns_of(files: Pairs) -> Columns:
+    """Where each column is: of a table by its names, or by what stands in it."""
+    if files.pairs is None or holds_images(files.pairs):
+        return files.named
+    return found_columns(files, format_of(files.pairs)).columns
+
+
 def format_of(path: Path) -> str:
     """By its name, or else by its content; sentences of words and tags are called TSV too."""
     if suffix_of(path) not in READERS and path.is_dir():

@@ -19,15 +19,6 @@ def test_each_problem(problem):
     assert suspicious_rows([*USUAL, wrong, right]) == [(20, problem)]
 
 
-def test_words_that_tags_belong_to_may_be_long():
-    """Where sides have as many words, words are counted."""
-    tagged = [("the cat sat", "D N V")] * 300
-    assert suspicious_rows([*tagged, ("see http://" + "x" * 200, "V X"), ("http://" + "x" * 200, "X")]) == []
-    assert suspicious_rows([*tagged, ("the cat", "D " * 30)]) == [(300, [*PROBLEMS][-1])]
-    single = [(word, word.upper()) for word in ("cat", "dog", "mouse")] * 100  # letters and sounds: one word each
-    assert suspicious_rows([*single, ("a", "b" * 200)]) == [(300, [*PROBLEMS][-1])]
-
-
 @pytest.mark.parametrize(("long", "named"), [(1, 1), (2, 0)])
 def test_lengths_that_differ_in_many_rows_are_nothing_unusual(long, named):
     assert len(suspicious_rows([*USUAL[:19], *[("a", "b" * 200)] * long])) == named
