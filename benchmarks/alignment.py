@@ -73,7 +73,7 @@ def recipe(hansards: Hansards, direction: str, score: str, options: argparse.Nam
     rows: dict[str, Any] = hansards.sides("train", direction)
     valid = hansards.sides("dev", direction) | {"alignment": str(hansards.scratch / f"dev.{direction}")}
     layer = {"cell": "gru", "embedding_size": options.embedding, "dropout": options.dropout}
-    attention = {"score": score}
+    attention = {"score": score, "temperature": options.temperature}
     values = {
         "data": {
             "train": rows | ({"alignment": str(guide)} if guide else {}),
@@ -199,6 +199,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--tokenizer", default="word")
     parser.add_argument("--vocabulary", type=int, default=16_000)
     parser.add_argument("--context", default="after_cell")
+    parser.add_argument("--temperature", type=float, default=1.0, help="scores are divided by it: √hidden for `general`")
     parser.add_argument("--hidden", type=int, default=512)
     parser.add_argument("--embedding", type=int, default=256)
     parser.add_argument("--dropout", type=float, default=0.2)

@@ -8,7 +8,7 @@ from regard.cli import failures
 from regard.cli.look_texts import Files, numbered
 from regard.decoding.trained import Trained
 from regard.errors import UserError
-from regard.insight.panels import PANEL_FORMATS, PictureLook, page_of
+from regard.insight.panels import PANEL_FORMATS, PictureLook, boxes, page_of
 
 
 def look_at_pictures(
@@ -32,6 +32,8 @@ def look_at_pictures(
         shown.append(look)
         for kind, path in files.drawn():
             place = path if len(readable) == 1 else numbered(path, len(shown))
+            if kind != "html" and (told := boxes(look.panels)) is not None:
+                typer.echo(f"warning: {told}", err=True)
             PANEL_FORMATS[kind](look.panels, place)
             typer.echo(f"written: {place}", err=True)
     if files.html is not None:

@@ -56,6 +56,8 @@ def neurons(
         out.mkdir(parents=True, exist_ok=True)
         publish(report, rows, out, lambda line: typer.echo(line, err=True))
         drawing.save(picture, out / "neuron")
+        if (told := drawing.boxes(picture)) is not None:
+            typer.echo(f"warning: {told}", err=True)
     tell(report, rows, as_json, as_latex)
     if not as_json and not as_latex:
         Console().print(drawing.terminal(picture), soft_wrap=True)

@@ -11,7 +11,7 @@ from rich.style import Style
 from rich.text import Text
 
 from regard.errors import UserError
-from regard.insight.fonts import fonts_for
+from regard.insight.fonts import advice, boxes_untold, fonts_for
 from regard.insight.heatmap import printable
 
 if TYPE_CHECKING:
@@ -120,10 +120,16 @@ def figure_of(text: Coloured) -> "Figure":
     return figure
 
 
+def boxes(text: Coloured) -> str | None:
+    """What to say where a token is drawn as boxes."""
+    return advice(fonts_for([text.title, *(one.token for one in placed(text))])[1])
+
+
 def save(text: Coloured, path: Path) -> list[Path]:
     """`path`.html, and `path`.png and `path`.svg; the names of all."""
     figure, paths = figure_of(text), [path.with_name(f"{path.name}.{suffix}") for suffix in ("html", "png", "svg")]
     paths[0].write_text(html(text), encoding="utf-8")
-    for one in paths[1:]:
-        figure.savefig(one, dpi=140, facecolor="white")
+    with boxes_untold():
+        for one in paths[1:]:
+            figure.savefig(one, dpi=140, facecolor="white")
     return paths

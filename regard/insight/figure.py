@@ -1,7 +1,6 @@
 """Heatmaps as files. PNG and PDF are drawn by matplotlib; SVG by `drawing`, HTML by `page`."""
 
 import math
-import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -12,7 +11,7 @@ import numpy as np
 
 from regard.errors import UserError
 from regard.insight.drawing import EDGE, GOLD, svg
-from regard.insight.fonts import advice, fonts_for
+from regard.insight.fonts import advice, boxes_untold, fonts_for
 from regard.insight.heatmap import GOLD_TOLD, STRONG, Heatmap, Sheet, digits, labels, longest, printable, sheet_of
 from regard.insight.page import html
 
@@ -29,9 +28,7 @@ def save(form: str, picture: Heatmap | Sheet, path: Path) -> None:
     """By matplotlib; characters that no installed font has are drawn as boxes, of which `boxes` tells."""
     figure = draw_figure(picture)
     dated: dict[str, Any] = {"metadata": {"CreationDate": None}} if form == "pdf" else {}  # the same bytes tomorrow
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=".*[Gg]lyph.*")
-        warnings.filterwarnings("ignore", message=".*does not support .* natively.*")
+    with boxes_untold():
         figure.savefig(path, format=form, dpi=150, bbox_inches="tight", pad_inches=0.15, facecolor="white", **dated)
 
 

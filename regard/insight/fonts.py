@@ -1,7 +1,9 @@
 """Fonts for the characters of a picture: which are installed, which characters none of them has, and what to install."""
 
 import unicodedata
-from collections.abc import Iterable
+import warnings
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from functools import cache
 
 PREFERRED = (  # the first ones installed are asked in turn for each character
@@ -46,6 +48,15 @@ def is_drawn(character: str) -> bool:
     """Spaces, joiners and variation selectors need no glyph."""
     selector = unicodedata.name(character, "").startswith("VARIATION SELECTOR")
     return not character.isspace() and unicodedata.category(character) != "Cf" and not selector
+
+
+@contextmanager
+def boxes_untold() -> Iterator[None]:
+    """While matplotlib draws: it warns of each glyph that no font has, `advice` tells of all at once."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*[Gg]lyph.*")
+        warnings.filterwarnings("ignore", message=".*does not support .* natively.*")
+        yield
 
 
 def advice(missing: Iterable[str]) -> str | None:

@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Float, UInt8
 
 from regard.errors import UserError
-from regard.insight.fonts import fonts_for
+from regard.insight.fonts import advice, boxes_untold, fonts_for
 from regard.insight.heatmap import labels, printable
 from regard.insight.look import Look
 
@@ -85,9 +85,15 @@ def laid_over(
     return view
 
 
+def boxes(panels: Panels) -> str | None:
+    """What to say where a word would be drawn as boxes."""
+    return advice(fonts_for([*panels.words, panels.title])[1])
+
+
 def saved(panels: Panels, form: str) -> bytes:
     file = io.BytesIO()
-    draw_panels(panels).savefig(file, format=form, dpi=150, facecolor="white")
+    with boxes_untold():
+        draw_panels(panels).savefig(file, format=form, dpi=150, facecolor="white")
     return file.getvalue()
 
 

@@ -13,14 +13,17 @@ from PIL import Image
 from rich.cells import cell_len
 
 from regard.errors import UserError
-from regard.insight import fonts
+from regard.insight import coloured, fonts
 from regard.insight import page as page_module
+from regard.insight import panels as panels_module
+from regard.insight.coloured import Coloured
 from regard.insight.drawing import svg
 from regard.insight.figure import FORMATS, boxes, draw_figure, png
 from regard.insight.heatmap import Heatmap, abbreviate, digits, graphemes, printable
 from regard.insight.look import Candidate, Chance
 from regard.insight.maps import AttentionMap, View, rollout, view
 from regard.insight.page import PageFigure, html
+from regard.insight.panels import Panels
 from regard.insight.terminal import terminal
 
 ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
@@ -299,6 +302,17 @@ def test_characters_without_a_font_are_named_with_the_package_to_install(monkeyp
     assert "no installed font has ก 我" in told
     assert "apt install fonts-noto-core fonts-noto-cjk" in told
     assert boxes(SENTENCE) is None
+
+
+def test_words_without_a_font_are_named_in_every_picture_and_drawn_without_noise(tmp_path):
+    """pytest makes warnings errors."""
+    word = "\U00012000"  # cuneiform
+    panels = Panels(np.zeros((4, 4, 3), np.uint8), [word], np.ones((1, 2, 2)))
+    text = Coloured("title", [[(word, 1.0)]])
+    panels_module.saved(panels, "png")
+    coloured.save(text, tmp_path / "text")
+    assert all(f"no installed font has {word}:" in told for told in (panels_module.boxes(panels), coloured.boxes(text)))
+    assert panels_module.boxes(panels._replace(words=["a"])) is None
 
 
 def test_printable_shows_what_would_not_be_seen():
