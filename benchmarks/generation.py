@@ -17,6 +17,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
@@ -27,7 +28,8 @@ from regard.data.tokenizers import END, START
 from regard.decoding.beam import beam_search
 from regard.decoding.greedy import greedy_search
 from regard.decoding.rules.rule import SearchStep
-from regard.engine.engines import engine_for
+from regard.decoding.shortlist import Shortlist, spread
+from regard.engine.engines import Engine, engine_for
 from regard.engine.products import PRECISIONS
 from regard.models import Generator, build, configure
 from regard.nn.allocator import keep_freed_memory
@@ -58,13 +60,24 @@ MODELS = {
 }
 
 
-def ours(model: Generator) -> Run:
+def shortlist_for(vocabulary: int) -> Shortlist:
+    """Fifty translations of each word and a hundred frequent ones, as `regard shortlist` has them; here they are drawn."""
+    return Shortlist(torch.randint(END + 1, vocabulary, (vocabulary, 50)), torch.arange(1, 101))
+
+
+def ours(model: Generator, engine: Engine | None = None, shortlist: Shortlist | None = None) -> Run:
     """By our searches; END is barred, and outputs are cut at LENGTH."""
 
     @torch.inference_mode()
     def run(rows: list[list[int]], beam: int) -> None:
         tokens = torch.tensor([[*row, END] for row in rows])
-        step, state = model.start(model.encode(reading(tokens, torch.full((len(rows),), tokens.shape[1]))))
+        memory = model.encode(reading(tokens, torch.full((len(rows),), tokens.shape[1])))
+        if engine is None or shortlist is None:
+            step, state = model.start(memory)
+        else:
+            words, allowed = shortlist.candidates(rows)
+            step, state = engine.narrowed(words).start(memory)
+            step = spread(step, words, allowed, model.vocabulary)
 
         def searched(words: torch.Tensor, both: tuple) -> SearchStep:
             found = step(words, both[0])
@@ -79,11 +92,10 @@ def ours(model: Generator) -> Run:
     return run
 
 
-def ctranslate2(model: Generator, values: dict, vocabulary: int) -> Run:
+def ctranslate2(model: Generator, values: dict, vocabulary: int, shortlist: Shortlist | None = None) -> Run:
     """The same weights in int8, by `regard export`'s converter; one thread."""
-    import ctranslate2
-
     from regard.data.fields import Text
+    from regard.decoding.translator import Translator
     from regard.exchange.ctranslate2 import write
     from regard.models.directory import Bundle
     from regard.recipe import Decoding
@@ -100,13 +112,16 @@ def ctranslate2(model: Generator, values: dict, vocabulary: int) -> Run:
     field = Text(Numbers())  # type: ignore[arg-type]
     with tempfile.TemporaryDirectory() as folder:
         config = {"kind": "sequence_to_sequence", **values}
-        write(Bundle(model, {"source": field, "target": field}, Decoding(), config=config), folder, "int8")  # type: ignore[arg-type]
-        translator = ctranslate2.Translator(folder, compute_type="int8", intra_threads=1, inter_threads=1)
+        fields = {"source": field, "target": field}
+        write(Bundle(model, fields, Decoding(), config=config), folder, "int8")  # type: ignore[arg-type]
+        opened = Translator(Path(folder), "int8", fields, (4096, 4096))
+        opened.shortlist = shortlist
+        translator = opened.open()
 
     def run(rows: list[list[int]], beam: int) -> None:
         texts = [[str(token) for token in row] for row in rows]
         lengths = {"min_decoding_length": LENGTH, "max_decoding_length": LENGTH}
-        found = translator.translate_batch(texts, beam_size=beam, max_batch_size=0, **lengths)
+        found = translator.translate_batch(texts, beam_size=beam, max_batch_size=0, use_vmap=shortlist is not None, **lengths)
         assert all(len(one.hypotheses[0]) == LENGTH for one in found)
 
     return run
@@ -140,13 +155,16 @@ def systems(name: str, rivals: list[str] | None) -> dict[str, Run]:
     values, vocabulary = MODELS[name]
     torch.manual_seed(7)
     model = build(configure(values), vocabulary, vocabulary).eval().requires_grad_(False)
-    found = {f"engine-{precision}": ours(engine_for(model, precision).model) for precision in PRECISIONS}
+    engines, short = {precision: engine_for(model, precision) for precision in PRECISIONS}, shortlist_for(vocabulary)
+    found = {f"engine-{precision}": ours(engine.model) for precision, engine in engines.items()}
+    found["engine-int8-shortlist"] = ours(engines["int8"].model, engines["int8"], short)
     others: dict[str, Callable[[], Run]] = {"model": lambda: ours(model)}
     if name != "recurrent":
         others["ctranslate2"] = lambda: ctranslate2(model, values, vocabulary)
+        others["ctranslate2-shortlist"] = lambda: ctranslate2(model, values, vocabulary, short)
         others["transformers"] = lambda: hugging_face(values, vocabulary)
     for rival, make in others.items():
-        installed = rival == "model" or importlib.util.find_spec(rival) is not None
+        installed = rival == "model" or importlib.util.find_spec(rival.partition("-")[0]) is not None
         if installed and (rivals is None or rival in rivals):
             found[rival] = make()
     return found

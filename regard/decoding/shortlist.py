@@ -29,14 +29,12 @@ class Shortlist(NamedTuple):
 
     def candidates(self, sources: Sequence[Sequence[int]]) -> tuple[Int[Tensor, "some"], Bool[Tensor, "batch some"]]:
         """All words that some source of a batch may be written with, and which of them each may."""
-        own = [different(torch.cat([self.likely[[*source]].flatten(), self.common])) for source in sources]
-        words = different(torch.cat(own))
-        return words, torch.stack([torch.isin(words, each) for each in own])
-
-
-def different(words: Int[Tensor, "many"]) -> Int[Tensor, "some"]:
-    found: Tensor = words.unique()  # type: ignore[no-untyped-call]
-    return found
+        allowed = torch.zeros(len(sources), 1 + max(int(one.max()) for one in self), dtype=torch.bool)
+        allowed[:, self.common] = True
+        for row, source in enumerate(sources):
+            allowed[row, self.likely[[*source]].flatten()] = True
+        words = allowed.any(dim=0).nonzero().flatten()
+        return words, allowed[:, words]
 
 
 def learn_shortlist(store: Store, words: int, likely: int, common: int, rows: int) -> Shortlist:
@@ -80,11 +78,12 @@ def spread(
 ) -> StepFunction:
     """A step whose logits are of these words, as one of the whole vocabulary, in which all others are impossible."""
 
+    barred = ~allowed
+
     def whole(tokens: Int[Tensor, "rows"], state: Any) -> Step:
         found = step(tokens, state)
-        each = allowed.repeat_interleave(len(tokens) // len(allowed), dim=0)
+        each = barred.repeat_interleave(len(tokens) // len(barred), dim=0)
         logits = found.logits.new_full((len(tokens), vocabulary), float("-inf"))
-        logits[:, words] = found.logits.masked_fill(~each, float("-inf"))
-        return found._replace(logits=logits)
+        return found._replace(logits=logits.index_copy_(1, words, found.logits.masked_fill(each, float("-inf"))))
 
     return whole

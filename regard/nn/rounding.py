@@ -81,8 +81,11 @@ def scaled(weight: Tensor, factor: float) -> Tensor:
     return weight * factor
 
 
-def rows_of(weight: Tensor, which: Which) -> Tensor:
-    return weight.rows(which) if isinstance(weight, RoundedMatrix) else weight[which]
+def rows_of(weight: Tensor, which: Int[Tensor, "some"]) -> Tensor:
+    """Of a rounded matrix a rounded one."""
+    if isinstance(weight, RoundedMatrix):
+        return RoundedMatrix(weight.integers[which], weight.scales[which])
+    return weight[which]
 
 
 def by_rows(change: Callable[[list[Tensor]], Tensor], weights: list[Tensor]) -> Tensor:

@@ -13,6 +13,7 @@ from regard.data.lexicon import learn
 from regard.data.tokenizers import END
 from regard.decoding.shortlist import ALWAYS, Shortlist, learn_shortlist, load_shortlist, place_of, store_shortlist
 from regard.errors import UserError
+from regard.models.directory import store_rounded
 
 SIZE = len(TOKENIZER)
 LINES = sources(20, 9)
@@ -95,6 +96,16 @@ def test_ctranslate2_takes_the_same_list(beam, models):
         assert [one.tokens for one in found] == [one.tokens for one in expected]
         numbers = [torch.tensor([one.log_prob for one in each]) for each in (found, expected)]
         torch.testing.assert_close(*numbers, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+def test_a_model_kept_in_int8_gives_its_rows_as_they_are(beam, models, tmp_path):
+    store_rounded(models["transformer"], tmp_path / "int8", "int8", "")
+    expected = load(tmp_path / "int8", "cpu").search(LINES, beam=beam)
+    found = narrowed(tmp_path / "int8", ALL).search(LINES, beam=beam)
+    assert [[(one.tokens, one.log_prob) for one in each] for each in found] == [
+        [(one.tokens, pytest.approx(one.log_prob, abs=1e-5)) for one in each] for each in expected
+    ]
 
 
 class Rows:

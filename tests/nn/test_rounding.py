@@ -9,7 +9,7 @@ from torch.nn import functional
 
 from regard.nn.embedding import Embedding
 from regard.nn.linear import Linear
-from regard.nn.rounding import RoundedMatrix, by_rows, make_whole, rounded, scaled
+from regard.nn.rounding import RoundedMatrix, by_rows, make_whole, rounded, rows_of, scaled
 
 
 def both(outputs=7, inputs=5):
@@ -66,6 +66,10 @@ def test_rows_are_moved_and_scaled_without_rounding_them_again():
     assert found.integers.equal(torch.cat([first.integers, second.integers]).flip(0))
     torch.testing.assert_close(found.clone(), torch.cat([plain, other * -0.37]).flip(0))
     assert by_rows(torch.cat, [plain, other]).equal(torch.cat([plain, other]))
+    some = rows_of(first, torch.tensor([2, 0]))
+    assert isinstance(some, RoundedMatrix)
+    torch.testing.assert_close(some.clone(), plain[[2, 0]])
+    assert rows_of(plain, torch.tensor([2, 0])).equal(plain[[2, 0]])
     assert scaled(plain, 2.0).equal(plain * 2)
 
 
