@@ -155,6 +155,19 @@ def test_sentences_are_taken_in_as_others_are_finished():
     assert len(encoded) > 2  # the long one goes on beside others
 
 
+def test_spare_slots_repeat_a_sentence():
+    trained = in_use(TWO[0])
+    search, sources = search_of(trained, beam=2), trained.encoded("source", ["abc", "b", "d"])[0]
+
+    def encode(rows):
+        return trained.encode_wide(sources, search.strides.settings, 16, rows)
+
+    with torch.inference_mode():
+        filled = search.filled(slots.NOBODY, [Waiting(row, 9) for row in range(3)], 8, encode)
+    assert filled.number == 4
+    assert filled.given.lengths.tolist() == [4, 2, 2, 4]
+
+
 def test_those_that_go_on_move_together(monkeypatch):
     """Of eight slots, soon four, two, one."""
     trained, numbers = in_use(TWO[0]), []
