@@ -22,6 +22,7 @@ from regard.decoding.looking import Sides as LookSides
 from regard.decoding.reading import Sides
 from regard.decoding.rules import Request, inputs_of, requested, ruled, unmet
 from regard.decoding.sampling import Sampling, chances_of, sample
+from regard.decoding.searching import CACHES
 from regard.decoding.streaming import OnStep, PartialOutput, Tell, watcher
 from regard.decoding.trained import Answers, batches, check_look
 from regard.errors import UserError
@@ -31,6 +32,7 @@ from regard.models.device import on_device
 from regard.models.generator import shifted
 from regard.models.interface import Step, Steps
 from regard.recipe import Decoding
+from regard.tables import choose
 
 NEVER = -1  # the token that ends a text which goes on from line to line
 
@@ -122,6 +124,8 @@ class TrainedLanguageModel(TeacherForced):
     def written(
         self, words: list[int], count: int, settings: Decoding, sampling: Sampling | None, tell: Tell | None
     ) -> list[Found]:
+        if choose(CACHES, settings.cache, "cache").continuous:
+            raise UserError(f"decoding.cache={settings.cache} is for models that write outputs for sources: take cache=dynamic")
         first, state = self.model.start(self.model.nothing(1))
 
         def step(tokens: Int[Tensor, "rows"], state: Any) -> Step:

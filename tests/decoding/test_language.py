@@ -13,7 +13,7 @@ from regard.data.tokenizers import END, START, train_tokenizer
 from regard.decoding.language import TrainedLanguageModel
 from regard.decoding.load import in_use
 from regard.decoding.sampling import Sampling
-from regard.errors import InputError
+from regard.errors import InputError, UserError
 from regard.models import build, configure
 from regard.models.directory import Bundle
 from regard.recipe import Decoding, Tokenizer
@@ -115,3 +115,8 @@ def test_a_prompt_that_is_too_long_for_learned_positions_fails_alone():
         trained.score(prompts)
     assert list(raised.value.problems) == [1]
     assert raised.value.results[2].log_prob == pytest.approx(trained.score([prompts[2]])[0].log_prob)
+
+
+def test_caches_of_fixed_shapes_are_for_outputs_of_sources():
+    with pytest.raises(UserError, match="cache=static is for models that write outputs for sources"):
+        used(next(iter(TEXTS))).continue_("a", cache="static")

@@ -4,6 +4,7 @@ import sys
 import traceback
 from collections import Counter
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 import torch
@@ -17,6 +18,7 @@ from regard.data.fields import texts
 from regard.data.tokenizers import CharacterTokenizer
 from regard.decoding import recorded, slots
 from regard.decoding.ensemble import ensemble
+from regard.decoding.files import answered
 from regard.decoding.generator import TrainedGenerator
 from regard.decoding.recorded import Recorded, Recording, copies_of, copy_all
 from regard.decoding.rules import RULES
@@ -24,6 +26,7 @@ from regard.decoding.sampling import Sampling
 from regard.decoding.searching import CACHES
 from regard.decoding.slots import SlotSearch, Waiting
 from regard.decoding.strides import Strides
+from regard.decoding.trained import Answers
 from regard.errors import UserError
 from regard.models.directory import Bundle
 from regard.nn.state import tensors_in, with_tensors
@@ -150,6 +153,19 @@ def test_sentences_are_taken_in_as_others_are_finished():
     assert encoded[0] == [0, 1, 2, 3]
     assert [row for rows in encoded for row in rows] == list(range(8))
     assert len(encoded) > 2  # the long one goes on beside others
+
+
+def test_spare_slots_repeat_a_sentence():
+    trained = in_use(TWO[0])
+    search, sources = search_of(trained, beam=2), trained.encoded("source", ["abc", "b", "d"])[0]
+
+    def encode(rows):
+        return trained.encode_wide(sources, search.strides.settings, 16, rows)
+
+    with torch.inference_mode():
+        filled = search.filled(slots.NOBODY, [Waiting(row, 9) for row in range(3)], 8, encode)
+    assert filled.number == 4
+    assert filled.given.lengths.tolist() == [4, 2, 2, 4]
 
 
 def test_those_that_go_on_move_together(monkeypatch):
@@ -319,3 +335,23 @@ def test_what_lies_in_the_tensors_of_graphs_is_never_mixed_up(name, beam, monkey
         for parameter in trained.model.parameters():  # as training moves them between validations
             parameter.data.mul_(0.97)
     assert Played.played > before
+
+
+class Lines(NamedTuple):
+    items: list
+
+
+def test_one_process_answers_whole_windows_at_once():
+    """Each text once; several processes share what windows are cut into."""
+    asked = []
+    items = [(str(number % 300),) for number in range(600)]
+
+    def answer(some):
+        asked.append(len(some))
+        return Answers([int(text) for (text,) in some], {})
+
+    for whole, counts in ((True, [300]), (False, [38] * 7 + [34])):
+        asked.clear()
+        ((_, found),) = answered([Lines(items)], answer, whole=whole)
+        assert found.results == [number % 300 for number in range(600)]
+        assert asked == counts
