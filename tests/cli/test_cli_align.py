@@ -8,7 +8,7 @@ import shutil
 import numpy as np
 import pytest
 from calling import refused, regard
-from conftest import RECIPE, TINY
+from capitals import RECIPE, TINY
 
 import regard as package
 from regard.data.links import flip_gold, read_links

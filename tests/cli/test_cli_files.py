@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from calling import forked, refused, regard
-from conftest import WORDS
+from capitals import WORDS
 
 from regard.decoding.files import parts
 from regard.decoding.load import load

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 from calling import refused, regard
-from conftest import write_lines
+from capitals import write_lines
 
 LONG = " ".join(["canis"] * 30)
 PLACES = [

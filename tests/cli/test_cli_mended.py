@@ -6,7 +6,7 @@ import signal
 import stat
 
 from calling import forked, refused, regard
-from conftest import TINY
+from capitals import TINY
 
 import regard as package
 from regard.training import loop

@@ -11,7 +11,7 @@ from threading import Thread
 
 import pytest
 from calling import forked, refused, regard
-from conftest import TINY
+from capitals import TINY
 
 from regard.data.formats import SIGNS
 from regard.data.readers import READERS

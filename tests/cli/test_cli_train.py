@@ -8,7 +8,7 @@ import pytest
 import torch
 import yaml
 from calling import refused, regard
-from conftest import TINY
+from capitals import TINY
 
 import regard as package
 from regard.models.device import tell_threads
