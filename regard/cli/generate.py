@@ -16,7 +16,7 @@ from regard.cli import failures
 from regard.cli.asking import Incoming, lines_of, standard_input
 from regard.cli.outputs import Form, pharaoh
 from regard.cli.progress import progress
-from regard.cli.writers import tell_engine, together
+from regard.cli.together import tell_engine, together
 
 if TYPE_CHECKING:
     from regard.cli.json_lines import Asked

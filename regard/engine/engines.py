@@ -18,7 +18,7 @@ from regard.models.encoders.recurrent import RecurrentEncoder
 from regard.models.encoders.transformer import TransformerEncoder
 from regard.nn.allocator import keep_freed_memory
 from regard.nn.linear import LinearForInference
-from regard.nn.rounding import rows_of
+from regard.nn.rounding import RoundedMatrix, rounded, rows_of
 from regard.tables import choose
 
 
@@ -50,6 +50,10 @@ class Engine(NamedTuple):
     def narrowed(self, words: Int[Tensor, "some"]) -> Generator:
         """The same model, whose logits are of these words alone."""
         decoder: Any = copy.copy(self.model.decoder)
+        whole = not isinstance(decoder.output.weight, RoundedMatrix)
+        if whole and self.pack is PRECISIONS["int8"] and isinstance(decoder.output, LinearForInference):
+            weights: dict[str, Any] = decoder.output._parameters
+            weights["weight"] = RoundedMatrix(*rounded(weights["weight"]))  # once for all batches
         weight, bias = projection(decoder.output)
         product = self.pack(rows_of(weight, words), None if bias is None else bias[words])
         layer = LinearForInference(decoder.output, product)

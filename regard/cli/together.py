@@ -1,4 +1,4 @@
-"""Which model writes: that of a run or of several as one, by which engine."""
+"""The model that writes, or several as one, and what is said of its engine."""
 
 from collections.abc import Sequence
 from pathlib import Path
