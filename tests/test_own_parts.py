@@ -331,6 +331,17 @@ def test_a_precision_of_one_s_own_computes_and_is_stored(tmp_path):
     assert weights["a"].dtype == torch.bfloat16
 
 
+def test_an_engine_of_one_s_own_writes(tmp_path):
+    run.train(recipe_with(tmp_path, []), tmp_path / "run", talk=False)
+    (tmp_path / "in").write_text("s3 a\n")
+    ask = ("generate", tmp_path / "run", "--engine", "mine", "--input", tmp_path / "in", "--processes", "1")
+    assert "unknown engine 'mine'" in refused(*ask)
+    bring(tmp_path, "ENGINES", "{table}['mine'] = lambda *given: {table}['native'](*given) + ', as mine'\n")
+    found = command(*ask)
+    assert found.code == 0, found.err
+    assert ", as mine\n" in found.err
+
+
 def test_a_property_and_a_case_of_one_s_own(tmp_path):
     bring(tmp_path, "TRACKED", "{table}['mine'] = lambda tokens: [float(len(token)) for token in tokens]\n")
     assert "mine" not in refused("lab", "neurons", tmp_path / "none", "--track", "mine")  # the run is what is missing
