@@ -127,7 +127,12 @@ class _UseWeight(torch.autograd.Function):
 class LinearForInference(nn.Module):
     """A Linear with another way to its product, which has no gradient; the weights stay for whoever reads them."""
 
-    def __init__(self, layer: nn.Linear, product: Callable[[Tensor], Tensor]) -> None:
+    weight: Tensor
+    bias: Tensor | None
+    in_features: int
+    out_features: int
+
+    def __init__(self, layer: "nn.Linear | LinearForInference", product: Callable[[Tensor], Tensor]) -> None:
         super().__init__()
         self.weight, self.bias, self.product = layer.weight, layer.bias, product
         self.in_features, self.out_features = layer.in_features, layer.out_features
@@ -136,9 +141,10 @@ class LinearForInference(nn.Module):
         return self.product(input)
 
 
-def bind_linear(
-    layer: nn.Linear | Projection | LinearForInference,
-) -> Callable[[Float[Tensor, "*rows input"]], Float[Tensor, "*rows output"]]:
+AnyLinear = nn.Linear | Projection | LinearForInference  # Projection: with dropped weights
+
+
+def bind_linear(layer: AnyLinear) -> Callable[[Float[Tensor, "*rows input"]], Float[Tensor, "*rows output"]]:
     """`layer` as a function for one pass over a sequence."""
     if isinstance(layer, LinearForInference):
         return layer.product

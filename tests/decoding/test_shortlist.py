@@ -10,6 +10,7 @@ from tiny_transformer import section
 
 from regard import load
 from regard.data.lexicon import learn
+from regard.data.store import Store
 from regard.data.tokenizers import END
 from regard.decoding.shortlist import ALWAYS, Shortlist, learn_shortlist, load_shortlist, place_of, store_shortlist
 from regard.errors import UserError
@@ -108,7 +109,7 @@ def test_a_model_kept_in_int8_gives_its_rows_as_they_are(beam, models, tmp_path)
     ]
 
 
-class Rows:
+class Rows(Store):
     """What is asked of a store."""
 
     def __init__(self, source, target):

@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from regard.errors import UserError
-from regard.nn.linear import Linear, Projection, bind_linear
+from regard.nn.linear import AnyLinear, Linear, bind_linear
 
 
 class Hidden(NamedTuple):
@@ -160,7 +160,7 @@ class GatedCell(Cell):
     def bind_project(self) -> Callable[[Tensor], Tensor]:
         return self.bind_map("x", self.from_input)
 
-    def bind_map(self, letter: str, linear: nn.Linear | Projection) -> Callable[[Tensor], Tensor]:
+    def bind_map(self, letter: str, linear: AnyLinear) -> Callable[[Tensor], Tensor]:
         """The product of one term for one pass, normalised if the cell is (Ba et al. 2016, section 3.1)."""
         product = bind_linear(linear)
         return (lambda inputs: self.norm(letter, product(inputs))) if self.normed else product
@@ -168,8 +168,8 @@ class GatedCell(Cell):
     def norm(self, letter: str, share: Tensor) -> Tensor:
         return self.norms[letter](share) if self.normed else share
 
-    def recurrent(self, letter: str) -> nn.Linear | Projection | None:  # Projection: with dropped weights
-        linear: nn.Linear | Projection | None = getattr(self, RECURRENT[letter])
+    def recurrent(self, letter: str) -> AnyLinear | None:
+        linear: AnyLinear | None = getattr(self, RECURRENT[letter])
         return linear
 
     def bind(self, mask: Float[Tensor, "batch hidden"] | None = None) -> Step:
