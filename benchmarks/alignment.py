@@ -3,8 +3,9 @@
     REGARD_DATA=DIR python benchmarks/alignment.py additive general --device cuda
 
 For each score, a model from English to French and one back are trained; then, guided by what the two of the best score agree
-on, both again. Heads, shifts, thresholds and the way to join are chosen on the 37 dev pairs. Prints JSON rows as they come:
-error rates on the test set, of each direction by a word's own step and by the next, of both joined, of what was chosen.
+on, both again (`--rounds 2`: and again by what these agree on). Heads, shifts, thresholds and the way to join are chosen on
+the 37 dev pairs. Prints JSON rows as they come: error rates on the test set, of each direction by a word's own step and by
+the next, of both joined, of what was chosen.
 """
 
 import argparse
@@ -89,6 +90,7 @@ def recipe(hansards: Hansards, direction: str, score: str, options: argparse.Nam
             "updates": updates, "learning_rate": options.learning_rate, "schedule": "cosine", "warmup": updates // 10,
             "precision": options.precision, "device": options.device, "validate_by": "loss", "validate_every": updates,
             "save_every": updates, "log_every": 100, "patience": None, "capture": options.capture,
+            "frequencies": options.frequencies,
             **({"penalties": {"guided": options.guided}} if guide else {}),
         },
         "decoding": {"batch_tokens": options.batch_tokens},
@@ -97,18 +99,18 @@ def recipe(hansards: Hansards, direction: str, score: str, options: argparse.Nam
 
 
 def trained_both(
-    hansards: Hansards, score: str, options: argparse.Namespace, guides: dict[str, Path] | None = None
+    hansards: Hansards, score: str, options: argparse.Namespace, guides: dict[str, Path] | None = None, number: int = 0
 ) -> tuple[TeacherForced, TeacherForced]:
     """A model of each direction, English to French first."""
     found = []
     for direction in SIDES:
-        run = hansards.scratch / f"{score}-{direction}{'-guided' if guides else ''}"
+        run = hansards.scratch / f"{score}-{direction}-{number}"
         begin = time.perf_counter()
         guide = guides[direction] if guides else None
         train(recipe(hansards, direction, score, options, guide), run, talk=options.talk)
         found.append(load_generator(run, options.device))
         seconds = round(time.perf_counter() - begin, 1)
-        show("trained", None, score=score, guided=bool(guides), direction=direction, seconds=seconds)
+        show("trained", None, score=score, guided=number, direction=direction, seconds=seconds)
     return found[0], found[1]
 
 
@@ -177,15 +179,15 @@ def measure(hansards: Hansards, options: argparse.Namespace) -> None:
     results = {}
     for score in options.scores:
         models = trained_both(hansards, score, options)
-        results[score] = (*report(hansards, models, score=score, guided=False), models)
-    if not options.guided:
-        return
+        results[score] = (*report(hansards, models, score=score, guided=0), models)
     best = min(results, key=lambda score: results[score][0])
     _, join, models = results[best]
-    begin = time.perf_counter()
-    guides = write_guides(hansards, models, options.guide_join or join)
-    show("guides", None, score=best, join=options.guide_join or join, seconds=round(time.perf_counter() - begin, 1))
-    report(hansards, trained_both(hansards, best, options, guides), score=best, guided=True)
+    for number in range(1, options.rounds + 1):
+        begin = time.perf_counter()
+        guides = write_guides(hansards, models, options.guide_join or join)
+        show("guides", None, score=best, join=options.guide_join or join, seconds=round(time.perf_counter() - begin, 1))
+        models = trained_both(hansards, best, options, guides, number)
+        _, join = report(hansards, models, score=best, guided=number)
 
 
 def arguments() -> argparse.Namespace:
@@ -193,13 +195,15 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("scores", nargs="*", default=["additive", "general"], help="attention scores, by name")
     parser.add_argument("--updates", type=int, default=1500)
     parser.add_argument("--guided-updates", type=int, default=1000)
-    parser.add_argument("--guided", type=float, default=0.5, help="weight of the penalty; 0: no guided runs")
+    parser.add_argument("--guided", type=float, default=0.5, help="weight of the penalty")
+    parser.add_argument("--rounds", type=int, default=1, help="how often both are trained again by what they agree on")
     parser.add_argument("--guide-join", choices=JOINS, help="links to guide by (those best on dev)")
     parser.add_argument("--pairs", type=int, default=100_000, help="training pairs")
     parser.add_argument("--tokenizer", default="word")
     parser.add_argument("--vocabulary", type=int, default=16_000)
     parser.add_argument("--context", default="after_cell")
     parser.add_argument("--temperature", type=float, default=1.0, help="scores are divided by it: √hidden for `general`")
+    parser.add_argument("--frequencies", action=argparse.BooleanOptionalAction, default=True, help="training.frequencies")
     parser.add_argument("--hidden", type=int, default=512)
     parser.add_argument("--embedding", type=int, default=256)
     parser.add_argument("--dropout", type=float, default=0.2)

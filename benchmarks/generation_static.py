@@ -2,6 +2,7 @@
 
 python benchmarks/generation_static.py                            on a GPU: 1, 64 and 1,024 sentences greedy, 64 with beam 5
 python benchmarks/generation_static.py --models small --cells 1x1 one model, one cell (beam x sentences)
+python benchmarks/generation_static.py --only static static-bf16  these systems alone (ratios if dynamic is among them)
 
 Random weights; 25 source words and 25 steps for each output, so the work is equal. On a CPU float32 and CPU time of one thread;
 on a GPU also bfloat16 weights (`-bf16`), and wall time. Systems in turn, medians, after two rounds that are not counted: graphs
@@ -76,18 +77,19 @@ def rates(runs: dict[str, Run], rows: list[list[int]], beam: int, rounds: int) -
     return {name: len(rows) * LENGTH / statistics.median(each) for name, each in taken.items()}
 
 
-def main(models: list[str], cells: list[str], rounds: int) -> None:
+def main(models: list[str], cells: list[str], rounds: int, only: list[str]) -> None:
     torch.set_num_threads(1)
     keep_freed_memory()
     for name in models:
         runs = systems(name, importlib.util.find_spec("transformers") is not None)
+        runs = {who: run for who, run in runs.items() if not only or who in only}
         for cell in cells:
             beam, count = map(int, cell.split("x"))
             rows = torch.randint(10, MODELS[name][1], (count, LENGTH)).tolist()
             found = rates(runs, rows, beam, rounds)
             for who, rate in found.items():
                 row = {"benchmark": "generation_static", "device": DEVICE, "model": name, "beam": beam, "sentences": count}
-                row |= {"who": who, "tokens_per_s": round(rate), "ratio": round(rate / found["dynamic"], 2)}
+                row |= {"who": who, "tokens_per_s": round(rate), "ratio": round(rate / found.get("dynamic", rate), 2)}
                 print(json.dumps(row), flush=True)
 
 
@@ -96,5 +98,6 @@ if __name__ == "__main__":
     parser.add_argument("--models", nargs="+", default=list(MODELS), choices=list(MODELS))
     parser.add_argument("--cells", nargs="+", default=CELLS[DEVICE], metavar="BEAMxSENTENCES")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--only", nargs="+", default=[], metavar="SYSTEM")
     given = parser.parse_args()
-    main(given.models, given.cells, given.rounds)
+    main(given.models, given.cells, given.rounds, given.only)

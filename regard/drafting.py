@@ -29,7 +29,9 @@ def draft(
     if values is None:
         return chosen_recipe(files, overrides, minutes, talk, labels)
     if minutes is not None:
-        raise UserError("--minutes goes with data and no recipe: a recipe says itself how long it trains (training.updates)")
+        raise UserError(
+            "--minutes goes with data and no recipe: a recipe says itself how long it trains, by training.updates or minutes"
+        )
     return parse(Recipe, override(with_files(values, files), overrides))
 
 
@@ -51,7 +53,18 @@ def chosen_recipe(files: Files, overrides: Overrides, minutes: float | None, tal
     recipe = parse(Recipe, override(with_files(chosen.values, files), overrides))
     if talk:
         tell_choice(chosen)
-    return recipe if minutes is None else within(minutes, recipe, overrides, talk)
+    return recipe if minutes is None else in_time(recipe, within(minutes, recipe, overrides, talk), minutes, overrides)
+
+
+def in_time(wanted: Recipe, fitted: Recipe, minutes: float, overrides: Overrides) -> Recipe:
+    """An update may take longer than it seemed, or half as long: the run looks at the clock too, unless the user set its
+    updates, and comes down from up to twice as many."""
+    if "training.updates" in {key for key, _ in changes(overrides)}:
+        return fitted
+    training = fitted.training
+    updates = min(wanted.training.updates, 2 * training.updates)
+    bound = {"minutes": minutes, "updates": updates, "warmup": round(training.warmup * updates / training.updates)}
+    return parse(Recipe, override(fitted.model_dump(mode="json"), {f"training.{key}": value for key, value in bound.items()}))
 
 
 def with_files(values: Mapping[str, Any], files: Files) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NoReturn
@@ -48,6 +49,7 @@ def train(
     on_validation(step, scores) after every validation. If one returns True, the training ends there. Ctrl-C raises
     KeyboardInterrupt once the run is saved.
     """
+    began = time.monotonic()
     refuse_wrong({"on_step": on_step, "on_validation": on_validation}, run, minutes)
     if is_recipe(data):
         if recipe is not None:
@@ -59,7 +61,7 @@ def train(
         files = Files(*(section_of(*one, given) for one in ((data, "data"), (valid, "valid"), (test, "test"))))
         drafted = draft(values_of(recipe, place, resume, files), files, overrides, minutes, talk)
         spooled = given if any(given.iterdir()) else None
-        stopped = runs.train(drafted, place, resume, talk, spooled, Callbacks(on_step, on_validation))
+        stopped = runs.train(drafted, place, resume, talk, spooled, Callbacks(on_step, on_validation, began=began))
         if stopped is not None:
             interrupted(stopped, run)
         model = load(place, drafted.training.device)

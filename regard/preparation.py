@@ -4,6 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
 import torch
 
 from regard.corpora import CORPORA
@@ -19,6 +21,7 @@ from regard.errors import DamagedError, UserError
 from regard.models import build, configure, refuse_two_vocabularies
 from regard.recipe import Data, Pairs, Recipe, choose
 from regard.run_directory import fields_folder
+from regard.training.frequencies import output_bias, word_counts
 from regard.training.rows import Row, split, tell_bad_rows
 from regard.training.start import fields_of
 
@@ -33,6 +36,7 @@ class Prepared(NamedTuple):
     plan: BatchPlan | Lanes
     fields: dict[str, Field]
     valid: list[Row]  # a value for each column
+    counts: npt.NDArray[np.int64] | None = None  # how often each word is written, if training begins with that
 
     @property
     def shapes(self) -> list[Shape]:
@@ -80,16 +84,21 @@ def prepare(recipe: Recipe, directory: Path, say: Say) -> Prepared:
     if not len(store):
         raise UserError(f"{' and '.join(map(str, data.train.files))}: no row can be used; see {directory / 'bad_rows.txt'}")
     rows, valid = split(data, store, model.limits, fields, directory, recipe.training.seed, say, last=window is not None)
+    counts = None
+    if recipe.training.frequencies:
+        counts = word_counts(store[model.writes], rows, len(output_bias(model)))
     shapes = ", ".join(f"{name}: {field.shape.told}" for name, field in fields.items())
     say(f"{len(rows):,} training rows, {len(valid):,} for validation; {shapes}")
     if window is not None:
         text = LongText(store[model.writes], rows)
         say(f"one text of {len(text):,} tokens, an end mark for each row; the state goes on from row to row")
-        return Prepared(store, Lanes(text, max(data.batch_tokens // window, 1), window, recipe.training.seed), fields, valid)
+        return Prepared(
+            store, Lanes(text, max(data.batch_tokens // window, 1), window, recipe.training.seed), fields, valid, counts
+        )
     read = next((name for name in fields if name != model.writes), None)
     lengths = store.lengths(read), store.lengths(model.writes)
     plan = BatchPlan(*lengths, data.batch_tokens, recipe.training.seed, rows)
-    return Prepared(store, plan, fields, valid)
+    return Prepared(store, plan, fields, valid, counts)
 
 
 def refuse_changed_files(files: Sequence[Path], directory: Path, say: Say) -> None:

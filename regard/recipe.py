@@ -85,6 +85,7 @@ class Training(Section):
 
     seed: Seed = 1
     updates: Positive = 10000
+    minutes: Annotated[float, Field(ge=0.1, le=1e6)] | None = None  # end in time: with fewer updates if these take longer
     learning_rate: Annotated[float, Field(gt=0, le=100)] = 1e-3
     schedule: Annotated[str, entry_of("schedule")] = "inverse_sqrt"
     warmup: Count = 400
@@ -101,12 +102,14 @@ class Training(Section):
     start_from: File | None = None  # a run or a model directory whose weights and tokenizers to begin with
     vectors: dict[str, File] = {}  # by column: word vectors of others to begin with, in word2vec's or GloVe's text format
     freeze_vectors: bool = False  # whether these stay as they are
+    frequencies: bool = False  # whether the output layer begins with how frequent each word is
     risk: Risk | None = None  # train for an expected sentence score
     entropy: Amount = 0.01  # hard attention's reward for staying undecided, a nat
     accumulate: Annotated[int, Field(gt=0, le=65_536)] = 1  # pieces of a batch, computed in turn: the same but for dropout
     precision: Literal["float32", "bfloat16"] = "float32"
     validate_every: Positive = 500
     validate_first: Positive | None = None  # one more validation, before the first of these
+    validate_rows: Positive | None = None  # the first so many rows, of those to validate on; null: all of them
     # decides on the best checkpoints; equal scores are told apart by the loss
     validate_by: Annotated[str | None, entry_of("metric")] = None  # null: what is usual for the shape of model
     patience: Positive | None = 10  # validations without a better score before stopping; two after one that is perfect
@@ -149,9 +152,7 @@ class Decoding(Constraints):
     max_length: Size = 256
     max_ratio: Annotated[float, Field(gt=0, le=1000)] = 3.0  # an output ends after max_ratio * source + 10 tokens at the latest
     batch_tokens: Tokens = 4096
-    cache: Annotated[str, entry_of("cache")] = (
-        "dynamic"  # what steps remember: in tensors that grow, or in such of fixed shapes
-    )
+    cache: Annotated[str, entry_of("cache")] = "auto"  # what steps remember: in tensors that grow, or of fixed shapes (a GPU)
     replace_unknown: bool = False  # unknown words of outputs by the source words that were looked at for them
     min_length: Size | None = None  # tokens that an output has at least, without its end mark
     min_ratio: Annotated[float, Field(gt=0, le=1000)] | None = None  # the same, for each token of the source

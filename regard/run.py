@@ -37,8 +37,10 @@ from regard.training.checkpoint import Best, mean_weights
 from regard.training.display import Display
 from regard.training.distributed import Group, group
 from regard.training.feed import feed_of
+from regard.training.frequencies import start_frequencies
 from regard.training.identity import compare
 from regard.training.loop import Trainer
+from regard.training.pacing import Pacing
 from regard.training.start import start_weights
 from regard.training.word_vectors import start_vectors
 
@@ -113,8 +115,10 @@ class Validation(NamedTuple):
     gold: list[Links] | None  # true alignments; read before the first update, lest they stop the last
     boxes: list[Boxes] | None  # where in its image each word of a row is
 
-    def question(self, trained: Any, decoding: Decoding) -> Question:
-        return Question(trained, self.rows, self.gold, decoding, boxes=self.boxes)
+    def question(self, trained: Any, decoding: Decoding, most: int | None = None) -> Question:
+        """About all rows, or the first of them."""
+        gold, boxes = None if self.gold is None else self.gold[:most], None if self.boxes is None else self.boxes[:most]
+        return Question(trained, self.rows[:most], gold, decoding, boxes=boxes)
 
 
 def validation_of(recipe: Recipe, rows: Any) -> Validation:
@@ -136,13 +140,15 @@ def fit(
     model = first_model(recipe, directory, prepared, processes.device, say)
     trained: Any = in_use(Bundle(model, prepared.fields, recipe.decoding), processes.device)
     risk, greedy = recipe.training.risk, recipe.decoding.model_copy(update={"beam": 1})
+    asked_rows = min(recipe.training.validate_rows or len(valid.rows), len(valid.rows))
 
     def validate() -> dict[str, float]:
         model.eval()
         usual = set() if METRICS[valid.by].needs == "outputs" else {model.validate_by}
         asked = {*usual, valid.by, *([] if risk is None else [risk.reward])} - {"loss"}
-        scores, evidence = measure(valid.question(trained, greedy), ["loss", *sorted(asked)])
+        scores, evidence = measure(valid.question(trained, greedy, asked_rows), ["loss", *sorted(asked)])
         tell_samples(valid.rows, evidence, say)
+        trained.release()  # training's graphs need the room
         return {name: score.value for name, score in scores.items()}
 
     feed = feed_of(prepared.store, prepared.plan, model.writes, recipe.training)
@@ -153,18 +159,26 @@ def fit(
     propose = None if risk is None else proposer(trained, risk)
     metric = METRICS[valid.by]
     given = (recipe.training, directory, processes, validate, propose, identity, lambda scores: metric.rank(scores[valid.by]))
-    ending = Trainer(model, feed, *given, callbacks, metric.highest).run(talk)
+    ending = Trainer(model, feed, *given, callbacks, metric.highest, metric.lowest).run(talk)
     if ending.signal is not None:
         say(f"stopped at step {ending.progress.step}; continue with `{processes.command} train -r {directory} --resume`")
     elif not ending.paused and processes.first:
         steps = choose_weights(recipe, directory, model, validate, ending.progress.best)
         finish(recipe, directory, trained, steps, valid)
         if talk:
-            tell_scores(valid.question(trained, recipe.decoding), valid.by, directory, say)
+            most = rows_in_time(ending.pacing, asked_rows)
+            tell_scores(
+                valid.question(trained, recipe.decoding, most(len(valid.rows))), len(valid.rows), valid.by, directory, say
+            )
             for name, rows in test_rows.items():
-                tell_test(name, Question(trained, rows, None, recipe.decoding), valid.by, say)
+                tell_test(name, Question(trained, rows[: most(len(rows))], None, recipe.decoding), len(rows), valid.by, say)
         tell_end(directory, type(model), len(steps), say)
     return ending.signal
+
+
+def rows_in_time(pacing: Pacing | None, validated: int) -> Callable[[int], int]:
+    """Of so many rows, how many there is still time to score."""
+    return lambda rows: rows if pacing is None else pacing.share(rows, validated)
 
 
 def first_model(recipe: Recipe, directory: Path, prepared: Prepared, device: torch.device, say: Say) -> Model:
@@ -178,11 +192,13 @@ def first_model(recipe: Recipe, directory: Path, prepared: Prepared, device: tor
     parameters = sum(parameter.numel() for parameter in model.parameters())
     epochs = training.updates / len(prepared.plan)
     say(f"{parameters:,} parameters on {device}{tell_threads(device)}")
-    say(f"{training.updates:,} updates, {epochs:.1f} passes over the rows; best by {metric_of(recipe)}")
+    most = "" if training.minutes is None else "at most "
+    say(f"{most}{training.updates:,} updates, {epochs:.1f} passes over the rows; best by {metric_of(recipe)}")
     if smoothing := training.label_smoothing:
         say(f"losses of training have label smoothing ({smoothing:g}) in them; those of validation do not, and are lower")
     begun = any((directory / "checkpoints").glob("step-*"))
     start_vectors(model, prepared.fields, training, begun, say)
+    start_frequencies(model, prepared.counts, begun, say)
     if training.start_from is not None and not begun:
         start_weights(model, training.start_from, recipe.model)
     return model
@@ -210,9 +226,9 @@ def choose_weights(
         return best
     model.load_state_dict(mean_weights(weights_of(directory, best)))
     scores, by = validate(), metric_of(recipe)
-    mean = Best(METRICS[by].rank(scores[by]), 0, scores["loss"])
+    mean, nothing = Best(METRICS[by].rank(scores[by]), 0, scores["loss"]), METRICS[by].lowest
     likely = mean.loss <= max(one.loss for one in best)  # infinite of older checkpoints
-    return best if likely and mean.rank >= best[0].rank else best[:1]
+    return best if likely and mean.rank(nothing) >= best[0].rank(nothing) else best[:1]
 
 
 def weights_of(directory: Path, best: list[Best]) -> list[Path]:

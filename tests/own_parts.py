@@ -48,6 +48,7 @@ TABLES = {
     "TASKS": "regard.lab.tasks",
     "SPACE": "regard.tuning.space",
     "PRECISIONS": "regard.engine.products",
+    "FUSED": "regard.engine.recurrent",
     "ENGINES": "regard.decoding.engines",
     "STORED": "regard.models.rounded",
     "TRACKED": "regard.lab.neurons",

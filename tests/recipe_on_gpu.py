@@ -58,7 +58,8 @@ def fewer_experts(name: str) -> list[str]:
 
 def changes(name: str, precision: str) -> list[str]:
     counts = "validate_every=15", "save_every=15", "log_every=5", "average=1", "keep_last=1", "device=cuda"
-    data = "tokenizer.size=400", "batch_tokens=2048", "held_out=16"
+    # a batch of images of a size is gigabytes, and a recipe's own number knows it
+    data = "tokenizer.size=400", f"batch_tokens={min(2048, read(name).data.batch_tokens)}", "held_out=16"
     return [
         *(f"training.{count}" for count in counts),
         *(f"data.{change}" for change in data),
@@ -109,7 +110,9 @@ def through(name: str, precision: str, data: Path, run: Path) -> None:
     pictures = source_of(name) != 600
     files = ("--source", data / "train.la", "--target", data / "train.en")
     if pictures:
+        guided = "guided" in read(name).training.penalties
         files = ("--source", data / "train.npy", "--target", data / "train.caption")
+        files += (f"data.train.boxes={data / 'train.boxes'}",) if guided else ()
     lines = [f"{data / 'test.npy'}#{row}" for row in (1, 2, 3)] if pictures else LINES
     words = ["train", name, *files, "--run", run, *changes(name, precision)]
     regard(*words, "training.updates=30")

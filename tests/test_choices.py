@@ -14,7 +14,7 @@ from regard.data import survey as surveys
 from regard.data.remarks import REMARKS, remarks
 from regard.data.store import held_out
 from regard.data.survey import survey
-from regard.drafting import Files, draft
+from regard.drafting import Files, draft, in_time
 from regard.errors import DataError, UserError
 from regard.models import configure
 from regard.overrides import override
@@ -132,6 +132,25 @@ CASES = {
         lambda chance: ("".join(chance.choices("ACGT", k=600)), sentence(chance)), 40,
         lambda it: kinds(it) == "bpe",
     ),
+    "numbers are spelled where there are many of them": (
+        lambda chance: (f"{(one := chance.randint(1, 250))} km {(two := chance.randint(1, 250))} m", f"{two} m {one} km"), 3000,
+        lambda it: kinds(it) == {"source": "character", "target": "character"},
+    ),
+    "few numbers are symbols": (
+        lambda chance: (f"{(one := chance.randint(1, 180))} km {(two := chance.randint(1, 180))} m", f"{two} m {one} km"), 3000,
+        lambda it: kinds(it) == {"source": "word", "target": "word"},
+    ),
+    "numbers among more words are not spelled": (
+        lambda chance: (f"{chance.randint(1, 400)} {sentence(chance)}", sentence(chance)), 3000, lambda it: kinds(it) == "bpe",
+    ),
+    "identifiers are spelled on both sides": (
+        lambda chance: (f"the number of {sentence(chance, 3)} is {(one := str(chance.getrandbits(40)))}", one), 300,
+        lambda it: kinds(it) == {"source": "character", "target": "character"},
+    ),
+    "what does not stand in the source is spelled alone": (
+        lambda chance: (f"the number of {sentence(chance, 3)} is {chance.getrandbits(40)}", str(chance.getrandbits(40))), 300,
+        lambda it: kinds(it) == {"source": "bpe", "target": "character"},
+    ),
     "copying": (stems, 300, lambda it: it.values["model"]["decoder"].get("copy_words") == "gated"),
     "made-up stems": (stems, 300, lambda it: it.values["training"].get("made_up_stems") == 0.66),
     "no made-up stems where there are more": (stems, 600, lambda it: "made_up_stems" not in it.values["training"]),
@@ -150,9 +169,18 @@ CASES = {
         lambda it: it.values["training"]["validate_by"] == "chrf",
     ),
     "small batches for few rows": (spelling, 300, lambda it: it.values["data"]["batch_tokens"] == 256),
-    "a larger model for more rows": (stems, 3200, lambda it: it.values["model"]["encoder"]["hidden_size"] == 256),
-    "a small model for few rows": (stems, 2900, lambda it: it.values["model"]["encoder"]["hidden_size"] == 128),
+    "a larger model for more rows": (stems, 10_100, lambda it: it.values["model"]["encoder"]["hidden_size"] == 256),
+    "a small model for few rows": (stems, 9_900, lambda it: it.values["model"]["encoder"]["hidden_size"] == 128),
+    "small batches of letters": (spelling, 9_900, lambda it: it.values["data"]["batch_tokens"] == 256),
+    "larger ones of subwords": (sentences, 3200, lambda it: it.values["data"]["batch_tokens"] == 1024),
+    "updates of letters that take minutes": (spelling, 9_900, lambda it: it.values["training"]["updates"] == 8_000),
 }  # fmt: skip
+
+
+@pytest.mark.parametrize(("rows", "hidden", "tokens"), [(2_900, 128, 256), (9_900, 256, 1024)])
+def test_a_gpu_takes_more_letters_at_a_time(rows, hidden, tokens, tmp_path):
+    values = chosen(tmp_path, drawn(rows, spelling), GPU).values
+    assert (values["model"]["encoder"]["hidden_size"], values["data"]["batch_tokens"]) == (hidden, tokens)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -181,6 +209,16 @@ def test_every_choice_is_a_recipe(make, rows, machine, tmp_path):
 def test_the_same_files_give_the_same_recipe(tmp_path):
     rows = drawn(500, stems)
     assert chosen(tmp_path, rows).values == chosen(tmp_path, rows).values
+
+
+@pytest.mark.parametrize(("most", "kind"), [(900, "character"), (9, "word")])
+def test_short_words_that_are_always_new_are_no_letters(most, kind, tmp_path):
+    """Of sixty rows of weights, numbers of up to three digits are mostly new, and nine digits are known."""
+
+    def weight(chance):
+        return f"{chance.randint(1, most)} kg {chance.randint(1, most)}", sentence(chance)
+
+    assert kinds(chosen(tmp_path, drawn(60, weight)))["source"] == kind
 
 
 def test_every_rule_says_what_made_us_write_it():
@@ -222,6 +260,9 @@ ODD = {
     "equal columns": lambda: [(word, word) for word in WORDS[:80]],
     "one target": lambda: [(word, "yes") for word in WORDS[:80]],
     "labels": lambda: drawn(300, lambda chance: (sentence(chance), chance.choice(["good", "bad"]))),
+    "one label for nearly all": lambda: drawn(
+        300, lambda chance: (sentence(chance), "ham" if chance.random() < 0.9 else "spam")
+    ),
     "tags": lambda: drawn(300, lambda chance: (sentence(chance, 5), " ".join(chance.choice("NVD") for _ in range(5)))),
     "swapped columns": lambda: drawn(
         300, lambda chance: (f"{chance.choice(['good', 'bad'])}{' and so on' * 4}", sentence(chance))
@@ -405,6 +446,14 @@ SHAPES = {
 }  # fmt: skip
 
 
+@pytest.mark.parametrize(("most", "metric"), [(84, "macro_f1"), (76, None)])
+def test_labels_of_which_one_is_nearly_all_are_judged_by_all_of_them(most, metric, tmp_path):
+    rows = [(sentence(random.Random(row)), "ham" if row % 100 < most else "spam") for row in range(600)]
+    assert chosen(tmp_path, rows).values["training"].get("validate_by") == metric
+    told = any("look at macro F1" in line for line in survey_lines(survey(parse(Pairs, write(tmp_path / "pairs.tsv", rows)))))
+    assert told == (metric is not None)
+
+
 @pytest.mark.parametrize("machine", [LAPTOP, GPU])
 @pytest.mark.parametrize("name", SHAPES)
 def test_rows_say_what_kind_of_model_they_are_for(name, machine, tmp_path):
@@ -585,7 +634,7 @@ def test_a_time_that_is_too_short_for_long_rows_is_said(possible, updates, told,
 )  # fmt: skip
 def test_in_a_short_time_batches_and_then_the_model_are_smaller(wanted, own, batch, hidden, tmp_path, monkeypatch, capsys):
     """A share of the updates is possible, twice as many in a batch or with a model of half the size."""
-    recipe = parse(Recipe, override(chosen(tmp_path, drawn(3000, stems)).values, ["data.batch_tokens=2048"]))
+    recipe = parse(Recipe, override(chosen(tmp_path, drawn(3000, stems), GPU).values, ["data.batch_tokens=2048"]))
 
     def updates_in(minutes, one):
         sizes = recipe.data.batch_tokens / one.data.batch_tokens, 256 / one.model["encoder"]["hidden_size"]
@@ -605,3 +654,14 @@ def test_a_language_model_is_made_to_fit_too(tmp_path, monkeypatch, capsys):
     found = minutes.within(1, parse(Recipe, override(values, ["model.decoder.embedding_size=128"])))
     assert (found.training.updates, found.data.batch_tokens) == (25, 256)
     assert "model.decoder.hidden_size=96" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("fitted", "room", "warmup"), [(100, 200, 20), (600, 1000, 100), (1000, 1000, 100)])
+def test_a_run_with_minutes_comes_down_from_up_to_twice_what_seemed_possible(fitted, room, warmup, tmp_path):
+    """The first updates are slow where something else runs beside them. Never more than was chosen."""
+    values = chosen(tmp_path, drawn(300, stems)).values
+    wanted = parse(Recipe, override(values, ["training.updates=1000", "training.warmup=100"]))
+    less = parse(Recipe, override(values, [f"training.updates={fitted}", f"training.warmup={fitted // 10}"]))
+    training = in_time(wanted, less, 2, ()).training
+    assert (training.minutes, training.updates, training.warmup) == (2, room, warmup)
+    assert in_time(wanted, less, 2, [f"training.updates={fitted}"]) == less

@@ -331,6 +331,29 @@ def test_a_precision_of_one_s_own_computes_and_is_stored(tmp_path):
     assert weights["a"].dtype == torch.bfloat16
 
 
+FUSED = """
+from regard.nn.recurrent.cells import GRUCell
+
+
+class Mine(GRUCell):
+    steps = []
+
+    def bind(self, mask=None):
+        self.steps.append(1)
+        return super().bind(mask)
+
+
+{table}[GRUCell] = Mine
+"""
+
+
+def test_a_cell_of_an_engine_of_one_s_own_makes_the_steps(tmp_path):
+    run.train(recipe_with(tmp_path, ["model.decoder.cell=gru"]), tmp_path / "run", talk=False)
+    bring(tmp_path, "FUSED", FUSED)
+    regard.load(tmp_path / "run", "cpu", precision="float32", engine="native").generate(SOURCES[:1])
+    assert next(one for one in import_module(TABLES["FUSED"]).FUSED.values() if one.__name__ == "Mine").steps
+
+
 def test_an_engine_of_one_s_own_writes(tmp_path):
     run.train(recipe_with(tmp_path, []), tmp_path / "run", talk=False)
     (tmp_path / "in").write_text("s3 a\n")

@@ -5,6 +5,7 @@ import math
 from regard.choices.case import Case, Values
 from regard.choices.rules import BAD_ROWS, Rule
 from regard.choices.text import round_up, spelled, strand
+from regard.data.remarks import MOST
 
 NEW_WORDS = 0.01  # the share of words in unseen rows that are new, from which on characters are read too
 UNKNOWN = 0.3  # the same, from which on a short text is read by its characters alone
@@ -85,6 +86,13 @@ def label_schedule(case: Case) -> Values:
 
 EPOCHS = [(1_000, 40), (20_000, 15), (200_000, 8), (math.inf, 4)]
 
+
+def label_metric(case: Case) -> Values:
+    """One that moves where nearly all rows have one label."""
+    rare = not tags(case) and case.found.target.commonest > MOST
+    return {"training.validate_by": "macro_f1"} if rare else {}
+
+
 # In this order: what stands below may look at what was chosen above
 LABEL_CHOICES: dict[str, Rule] = {
     "bad rows": BAD_ROWS,
@@ -104,5 +112,11 @@ LABEL_CHOICES: dict[str, Rule] = {
     "schedule": Rule(
         label_schedule, lambda case: "it stops earlier when six validations bring nothing better",
         "trec6, one thread, one run stopped at update 594 of 1,040: test accuracy 87.6 with the best weights, of update 325",
+    ),
+    "metric": Rule(
+        label_metric,
+        lambda case: f"{case.found.target.commonest:.0%} of the rows have one label, and accuracy counts hardly anything else",
+        "1,350 generated messages, 96 % of one label, one run of a minute: accuracy 96.0 and macro F1 49.0 at the first five "
+        "validations, 98.7 and 89.7 at the last",
     ),
 }  # fmt: skip

@@ -46,7 +46,7 @@ def family(case: Case) -> Values:
     """The model, its size and its dropout."""
     rows, words = case.found.rows, case.epoch
     if case.small_symbols:
-        if rows < 3_000:
+        if rows < (3_000 if case.machine.gpu else 10_000):
             return recurrent("gru", 64, 128, 1, 0.3)
         return recurrent("gru", 128, 256, 1, 0.3) if rows < 30_000 else recurrent("lstm", 256, 256, 2, 0.3)
     if case.machine.gpu and rows >= (100_000 if case.unit("target") == "names and signs" else 10_000):
@@ -84,9 +84,15 @@ def batches(case: Case) -> Values:
     """Some fifty updates an epoch where there are few rows; large batches where there is enough text."""
     much = is_transformer(case) and case.epoch > 1_000_000
     most = 16384 if case.machine.gpu and case.epoch > 2_500_000 else 8192 if much else 4096
+    most = 256 if few_at_a_time(case) else most
     longest = max(longest_tokens(case, name) for name in case.found.columns)
     size = min(max(512 if made_up(case) else 256, 2 ** round(math.log2(max(case.epoch / 60, 1)))), most)
     return {"data.batch_tokens": max(size, round_up(2 * longest) if longest > size / 2 else size)}
+
+
+def few_at_a_time(case: Case) -> bool:
+    """A core computes many small updates of letters in the time of a large one, and learns more from them."""
+    return case.small_symbols and not case.machine.gpu
 
 
 def schedule(case: Case) -> Values:
@@ -94,7 +100,8 @@ def schedule(case: Case) -> Values:
     epochs = next(number for most, number in EPOCHS if case.found.rows <= most)
     per_epoch = max(1.15 * case.epoch / case.chosen["data.batch_tokens"], 1)
     least = 2_000 if made_up(case) else 4_000 if is_transformer(case) else 500
-    updates = round_up(min(max(epochs * per_epoch, least), 100_000 if case.machine.gpu else 20_000))
+    most = 100_000 if case.machine.gpu else 8_000 if few_at_a_time(case) else 20_000
+    updates = round_up(min(max(epochs * per_epoch, least), most))
     hidden = case.chosen["model.encoder"].get("hidden_size", 512)
     every = max(updates // 16, 25)
     return {

@@ -10,17 +10,25 @@ from regard.data.survey import ColumnFacts, Survey
 def symbols(facts: ColumnFacts) -> bool:
     """Words from a closed set: phonemes, commands, labels, letters with spaces between them."""
     closed = facts.new_words <= 0.005 and facts.vocabulary <= 3000
-    return closed or letters(facts)
+    return (closed and not many_numbers(facts)) or letters(facts)
+
+
+def many_numbers(facts: ColumnFacts) -> bool:
+    """More than can be learned one by one: their digits mean something."""
+    return facts.numbered > 0.5 and facts.vocabulary > 200
 
 
 def letters(facts: ColumnFacts) -> bool:
-    """With spaces between them; phonemes too."""
-    return facts.words.mean >= 1.5 and facts.letters_in_word < 2.5
+    """With spaces between them; phonemes too. Numbers are as short, and always new."""
+    short = facts.words.mean >= 1.5 and facts.letters_in_word < 2.5
+    return short and facts.new_words <= 0.05 and not many_numbers(facts)
 
 
 def spelled(facts: ColumnFacts) -> bool:
-    """Short strings in which each character counts: words, names, codes, dates; or a script without spaces."""
-    return (facts.words.mean <= 3.5 and facts.characters.mean <= 40) or (facts.unspaced > 0.3 and facts.characters.mean <= 150)
+    """Short strings in which each character counts: words, names, codes, dates, numbers; or a script without spaces."""
+    few = facts.words.mean <= 3.5 and facts.characters.mean <= 40
+    numbers = many_numbers(facts) and facts.characters.mean <= 60
+    return few or numbers or (facts.unspaced > 0.3 and facts.characters.mean <= 150)
 
 
 def strand(facts: ColumnFacts) -> bool:
@@ -60,13 +68,20 @@ def tokenizer(case: Case) -> Values:
     for name, facts in case.found.columns.items():
         if symbols(facts):
             found[name] = {"kind": "word", "size": 2 * facts.vocabulary + 100}
-        elif spelled(facts) or strand(facts):
+        elif spelled(facts) or strand(facts) or (name == "source" and written_from(case)):
             found[name] = {"kind": "character", "size": 2 * facts.alphabet + 100}
         else:
             found[name] = {"kind": "bpe", "size": subword_size(case, facts)}
     if all(one["kind"] == "bpe" for one in found.values()) and one_script(case.found):
         return {"data.tokenizer": {"kind": "bpe", "size": max(one["size"] for one in found.values()), "shared": True}}
     return {f"data.fields.{name}": {"kind": "text", "tokenizer": one} for name, one in found.items()}
+
+
+def written_from(case: Case) -> bool:
+    """Whether much of a target that is spelled stands in its source: what is to be copied, such as an identifier, is then of
+    the same units on both sides."""
+    source, target = case.found.source, case.found.target
+    return spelled(target) and not symbols(target) and case.found.copied_letters >= 0.35 and source.characters.mean <= 150
 
 
 def one_script(found: Survey) -> bool:

@@ -84,7 +84,8 @@ def generate(
     ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     precision: Annotated[
-        str | None, typer.Option(help="Faster on a CPU: float32, bfloat16 or int8 weights in an engine (docs/speed.md).")
+        str | None,
+        typer.Option(help="Weights: float32, bfloat16, int8 on a CPU; the first two with --device cuda (docs/speed.md)."),
     ] = None,
     shortlist: Annotated[
         bool, typer.Option("--shortlist", help="Only words that may translate those of the source (regard shortlist RUN).")
@@ -134,7 +135,7 @@ def generate(
     tell_engine(trained, settings, {"samples": sampling, "token scores or alignments": any(wanted)})
     ask: Ask = partial(trained.answer, settings=settings, sampling=sampling, details=wanted)
     ask = ask if mbr is None else by_risk(ask, mbr, sample)
-    whole = CACHES[settings.cache].continuous
+    whole = CACHES[trained.fitting(settings, sampling, any(wanted)).cache].continuous
     with threads_for(number), opened(output, sys.stdout) as out, opened(alignments, None) as links:
         failed = write_answers(Job(trained, ask, source, number, jsonl, whole), form, out or sys.stdout, links)
     failures.leave(failed)

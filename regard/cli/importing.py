@@ -8,13 +8,13 @@ from typing import Annotated, Any, get_args
 import typer
 
 
-def import_all(names: list[str] | None) -> list[str] | None:
+def import_all(names: list[str] | None) -> list[str]:
     """Before the verb reads anything."""
     from regard.imports import use
 
     for name in names or ():
         use(name)
-    return names
+    return names or []
 
 
 OPTION = Annotated[

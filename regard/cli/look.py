@@ -39,7 +39,7 @@ def look(
     """Show which source words the model looked at for each word it wrote, or any other of its attentions."""
     from regard.cli.align import texts as lines_of
     from regard.cli.look_pictures import look_at_pictures
-    from regard.cli.look_texts import Files, Wanted, check, kept_by, looked, read_gold, tell, unread, write
+    from regard.cli.look_texts import Files, Wanted, check, kept_by, looked, note_unknown, read_gold, tell, unread, write
     from regard.decoding.load import load
     from regard.decoding.reading import change_reading
     from regard.insight.maps import View
@@ -56,6 +56,7 @@ def look(
         return look_at_pictures(trained, asked, targets, files, [name for name, given in refused.items() if given])
     models = [*(kept_by(run, trained, device) if checkpoints else [trained]), *(load(path, device) for path in beside or [])]
     links, problems = read_gold(gold, len(asked)), unread(trained, asked, targets)
+    note_unknown(trained, [text for at, text in enumerate(asked) if at not in problems])
     found = [
         looked(
             models,

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import typer
 
 from regard.cli import failures
+from regard.data.fields import Text
 from regard.data.jsonl import json_line
 from regard.data.links import Links, read_links
+from regard.data.tokenizer import UNKNOWN
 from regard.decoding.load import load
 from regard.decoding.trained import Trained
 from regard.errors import UserError
@@ -24,6 +26,8 @@ from regard.recipe import choose
 
 if TYPE_CHECKING:
     from regard.insight.heatmap import Heatmap, Sheet
+
+LONG = 500  # lines, more than a terminal is scrolled back for
 
 
 class Files(NamedTuple):
@@ -45,12 +49,20 @@ class Files(NamedTuple):
         """Formats of pictures and where they go."""
         named = {} if self.picture is None else {self.picture: format_of(self.picture)}
         given = {"png": self.png, "svg": self.svg, "pdf": self.pdf}
+        for kind, path in given.items():
+            refuse_other_ending(kind, path)
         return [(kind, path) for path, kind in (named | {path: kind for kind, path in given.items() if path}).items()]
 
 
 def format_of(path: Path) -> str:
     choose(FORMATS, path.suffix[1:], "kind of picture")
     return path.suffix[1:]
+
+
+def refuse_other_ending(kind: str, path: Path | None) -> None:
+    """Programs open a file by what its name ends in."""
+    if path is not None and path.suffix not in ("", f".{kind}"):
+        raise UserError(f"--{kind} {path}: what is written is {kind.upper()}: let the name end in .{kind}, or use --picture")
 
 
 class Wanted(NamedTuple):
@@ -108,6 +120,19 @@ def unread(trained: Trained, texts: Sequence[str], targets: Sequence[str] | None
     return problems
 
 
+def note_unknown(trained: Trained, texts: Sequence[str], shown: int = 8) -> None:
+    """Words that are drawn as they stand, though the model has read none of them."""
+    field = trained.fields.get("source")
+    if not isinstance(field, Text):
+        return
+    rows = zip(field.tokenizer.encode(texts), field.tokenizer.surfaces(texts), strict=True)
+    words = dict.fromkeys(word for row in rows for token, word in zip(*row, strict=True) if token == UNKNOWN)
+    told = ", ".join(word.decode(errors="replace").strip() for word in list(words)[:shown])
+    if words:
+        more = f" and {len(words) - shown:,} more" if len(words) > shown else ""
+        typer.echo(f"note: the model reads {told}{more} as the unknown word: no vocabulary of it has them", err=True)
+
+
 class Looked(NamedTuple):
     """At one text: by the run that was named, and by all that are shown, while they write the same output."""
 
@@ -154,7 +179,10 @@ def tell(found: Sequence[Looked], wanted: Wanted, beam: bool) -> None:
     for own, looks in found:
         heatmaps = looks[0].grid(wanted.view.kind).heatmaps if wanted.grid else [one.heatmap for one in looks]
         head = [own.text if wanted.past else own.output]
-        typer.echo("\n\n".join([*head, *(terminal(one, color=color) for one in heatmaps)]))
+        drawn = "\n\n".join([*head, *(terminal(one, color=color) for one in heatmaps)])
+        typer.echo(drawn)
+        if (lines := drawn.count("\n") + 1) > LONG:
+            typer.echo(f"note: these are {lines:,} lines; --html FILE is one page to move in, --png FILE one picture", err=True)
         if beam:
             typer.echo(f"\n{probabilities(own.chances, own.candidates)}")
 

@@ -30,12 +30,13 @@ class Group(TyperGroup):
 
 
 def plain(param: Any, ctx: Any) -> None:
-    """An argument has its name in capitals, in which no kind of value need be told."""
+    """An argument has its name in capitals, in which no kind of value need be told; typer before 0.29 has its own words."""
     if isinstance(param, TyperArgument):
         param.metavar = param.metavar or str(param.name).upper().rstrip("_")
         param.display_type_rich = lambda ctx: None  # type: ignore[method-assign]
     elif param.metavar is None:
-        param.metavar = "DIR" if DIRECTORIES & {*param.opts} else PLACEHOLDERS.get(param.display_type(ctx))
+        told = param.display_type(ctx) if hasattr(param, "display_type") else ""
+        param.metavar = "DIR" if DIRECTORIES & {*param.opts} else PLACEHOLDERS.get(told)
 
 
 def without_value(option: Any) -> Any:

@@ -1,6 +1,7 @@
 """`regard train`"""
 
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -40,7 +41,7 @@ def train(
     test_pairs: Annotated[
         Path | None, typer.Option(help="Test rows in one table: scored at the end, never trained on.")
     ] = None,
-    minutes: Annotated[float | None, typer.Option(min=0.1, help="Without a recipe: train for about this many minutes.")] = None,
+    minutes: Annotated[float | None, typer.Option(min=0.1, help="Without a recipe: be done in this many minutes.")] = None,
     column: Columns = None,
     valid_column: Annotated[list[str] | None, typer.Option(metavar="NAME=FILE", help="The same for validation.")] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.")] = False,
@@ -49,6 +50,7 @@ def train(
 
     Example: regard train --pairs pairs.tsv --run runs/mine
     """
+    began = time.monotonic()
     words = [*([recipe] if recipe else []), *(overrides or [])]
     names = [word for word in words if "=" not in word]
     if len(names) > 1:
@@ -58,6 +60,7 @@ def train(
     from regard.data.spool import spooled
     from regard.drafting import Files
     from regard.run import train as train_run
+    from regard.training.callbacks import Callbacks
 
     columns, valid_columns = named(column), named(valid_column, "--valid-column")
     options = {"source": source, "target": target, "pairs": pairs, "valid_source": valid_source, "valid_target": valid_target}
@@ -78,7 +81,8 @@ def train(
             names[0] if names else None, place, resume, Files(files, valid, test), changes, minutes, not quiet
         )
 
-        stopped = train_run(chosen, directory, resume=resume, talk=not quiet, spooled=folder)
+        clock = Callbacks(began=began)
+        stopped = train_run(chosen, directory, resume=resume, talk=not quiet, spooled=folder, callbacks=clock)
     if stopped is not None and not under_torchrun():  # to torchrun every exit code but 0 is a failure, to be tried again
         sys.exit(128 + stopped)
 

@@ -32,8 +32,8 @@ LANGUAGES = {
     "portuguese", "romanian", "russian", "spanish", "swedish", "turkish", "ukrainian", "vietnamese",
 }  # fmt: skip
 KNOWN = {name for pair in PAIRS for name in pair} | LANGUAGES
-NAME = re.compile(r"([^\W\d][\w./()#-]*( [\w./()#-]+){0,2})?")  # of a column; pandas gives its first none
-IDENTIFIER = re.compile(r"|#|(?!class|label|categor)(.*[_ .-])?(id|idx|index|uuid|guid|nr|unnamed: 0)", re.IGNORECASE)
+NAME = re.compile(r"([^\W\d][\w.,/()#-]*( [\w.,/()#-]+){0,2})?")  # of a column; pandas gives its first none
+IDENTIFIER = re.compile(r"|#|(?!class|label|categor)(.*[_ .-])?(id|idx|index|uuid|guid|nr\.?|unnamed: 0)", re.IGNORECASE)
 WHOLE = re.compile(r"\d+")
 
 

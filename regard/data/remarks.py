@@ -7,6 +7,7 @@ from regard.data.survey import Survey
 
 FEW_ROWS = 20  # that tell whether their targets are labels
 NAME = 10  # words of a label, at most
+MOST = 0.8  # of the rows: accuracy hardly tells whether the others are known
 
 
 class Remark(NamedTuple):
@@ -63,6 +64,11 @@ REMARKS: dict[str, Remark] = {
     "labels": Remark(
         looks_like_labels,
         lambda found: f"the targets are {found.target.distinct} different values: labels (docs/tasks.md)",
+    ),
+    "one label for nearly all": Remark(
+        lambda found: looks_like_labels(found) and found.target.commonest > MOST,
+        lambda found: f"one label is that of {found.target.commonest:.0%} of the rows, as high an accuracy as that of a model "
+        "that gives no other: look at macro F1, and at model.class_weights=balanced where rare labels are to be found",
     ),
     "tags": Remark(
         few_for_many,

@@ -24,6 +24,7 @@ WHITE = re.compile(r"^\s|\s$|\s\s|[^\S ]")  # white space that splitting at spac
 NAME = re.compile(r"\w+")
 OPERATORS = "()[]{}<>=+*/\\_&|^%$#@~`"
 NUMBER = re.compile(r"[-+]?\d+([.,]\d+)*")
+DIGIT = re.compile(r"\d")
 
 
 class Spread(NamedTuple):
@@ -48,9 +49,11 @@ class ColumnFacts(NamedTuple):
     distinct: int  # values
     unspaced: float  # the share of characters of scripts that put no spaces between words
     signs: float  # the share of characters, without white space, that are neither letters nor digits
-    operators: float  # the same of those that are no punctuation of sentences: brackets, =, <, _ ...
+    operators: float  # the same of signs that are no punctuation of sentences: brackets, =, <, _ ...
     white: float  # the share of rows with indentation, tabs, line ends, or several spaces in a row
     numbers: float  # the share of rows that are a number and nothing else
+    commonest: float  # the share of rows that have the most frequent value
+    numbered: float  # the share of the distinct words that have digits in them
 
 
 class Survey(NamedTuple):
@@ -231,6 +234,8 @@ def column_facts(texts: Sequence[str], of_different_rows: Sequence[str]) -> Colu
         operators=sum(letters[sign] for sign in OPERATORS) / max(spelled, 1),
         white=share(WHITE.search(text) is not None for text in texts),
         numbers=share(NUMBER.fullmatch(text.strip()) is not None for text in texts),
+        commonest=max(Counter(texts).values(), default=0) / max(len(texts), 1),
+        numbered=share(DIGIT.search(word) is not None for word in vocabulary),
     )
 
 

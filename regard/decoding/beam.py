@@ -11,8 +11,9 @@ from torch import Tensor
 
 from regard.decoding.greedy import Place, cut, no_words, searched, with_word
 from regard.decoding.hypothesis import END_MARK, LIMIT, NO_NUMBER, ON_STEP, Found
+from regard.decoding.largest import top
 from regard.decoding.ranking import STOPS, Coverage, normaliser
-from regard.decoding.rules import SearchStepFunction
+from regard.decoding.rules import SearchStep, SearchStepFunction
 from regard.decoding.streaming import Watch
 from regard.decoding.trace import Trace
 from regard.errors import UserError
@@ -116,11 +117,12 @@ class BeamSearch:
         (batch, width), end, covered = before.beam.totals.shape, self.end, None
         rows = (torch.arange(batch, device=before.closed.device)[:, None] * width + before.beam.parents).flatten()
         state, seen = select_rows((before.state, before.seen), rows)
-        log_probs, weights, state, last, _, banks = step(before.words, state)
+        found = step(before.words, state)
+        log_probs, weights, state, last, *_ = found
         if self.coverage is not None and seen is not None:
             seen = self.coverage.add(seen, weights)
             covered = self.coverage.score(seen).view(batch, width)
-        beam, ended = self.extend(before.beam, log_probs.view(batch, width, -1), banks, at)
+        beam, ended = self.extend(before.beam, found, at)
         broken = before.broken | (beam.totals.sum(dim=1) + ended.totals.sum(dim=1)).isnan()
         if self.trace is not None:
             made = [torch.cat(sides, dim=1) for sides in zip(ended.origin, beam.origin, strict=True)]
@@ -141,11 +143,9 @@ class BeamSearch:
         pool = pool.add(cut_short, cut_short.scores(norm, covered), end, why)
         return BeamProgress(state, beam.words.flatten(), beam.only(stays), pool, closed, broken, seen)
 
-    def extend(
-        self, beam: Beam, log_probs: Float[Tensor, "batch width vocabulary"], banks: Int[Tensor, "rows vocabulary"] | None,
-        at: Place | None,
-    ) -> tuple[Beam, Beam]:  # fmt: skip
-        banks = None if banks is None else banks.view_as(log_probs)
+    def extend(self, beam: Beam, found: SearchStep, at: Place | None) -> tuple[Beam, Beam]:
+        log_probs = found.log_probs.view(*beam.totals.shape, -1)
+        banks = None if found.banks is None else found.banks.view_as(log_probs)
         if self.groups == 1:
             return extend(beam, log_probs, self.end, banks, None, at)
         return extend_groups(beam, log_probs, self.end, banks, self.groups, self.diversity, at)
@@ -200,16 +200,24 @@ def extend(
     candidates = (beam.totals[..., None] + log_probs).flatten(1)
     count = min(2 * width, candidates.shape[1])  # at most `width` of them end
     ranked = candidates if avoided is None else candidates - avoided.repeat(1, width)
-    totals, chosen = ranked.topk(count) if banks is None else allocate(ranked, banks.flatten(1), count)
+    totals, chosen = top(ranked, count) if banks is None else allocate(ranked, banks.flatten(1), count)
     totals = totals if avoided is None else candidates.gather(1, chosen)
-    parents, words = chosen // vocabulary, chosen % vocabulary
+    return parted(beam, totals, chosen, vocabulary, end, at, ordered=banks is None and avoided is None)
+
+
+def parted(
+    beam: Beam, totals: Float[Tensor, "batch count"], chosen: Int[Tensor, "batch count"], vocabulary: int, end: int,
+    at: Place | None, ordered: bool = True,
+) -> tuple[Beam, Beam]:  # fmt: skip
+    """The best continuations, hypothesis · vocabulary + word each, as those that go on and those that ended."""
+    width, parents, words = beam.totals.shape[1], chosen // vocabulary, chosen % vocabulary
     ends = words == end
     history = beam.tokens.gather(1, parents[..., None].expand(-1, -1, beam.tokens.shape[-1]))
     tokens = with_word(history, words, at)
     closing = totals[:, :width].masked_fill(~ends[:, :width], IMPOSSIBLE)
     ended = Beam(tokens[:, :width], words[:, :width], closing, parents[:, :width])
     going = totals.masked_fill(ends, IMPOSSIBLE)
-    best, index = going.topk(width) if banks is None and avoided is None else first(going, width)
+    best, index = going.topk(width) if ordered else first(going, width)
     kept = tokens.gather(1, index[..., None].expand(-1, -1, tokens.shape[-1]))
     return Beam(kept, words.gather(1, index), best, parents.gather(1, index)), ended
 

@@ -9,7 +9,7 @@ from regard.decoding.forcing import TeacherForced
 from regard.decoding.reading import WORDS, Alignment, Pair, Sides
 from regard.recipe import choose
 
-Join = Callable[[Alignment, Alignment], frozenset[Link]]  # there and back -> the links of the first
+Join = Callable[[Alignment, Alignment], frozenset[Link]]  # of both directions -> the links of the first
 
 
 def symmetrised(name: str) -> Join:

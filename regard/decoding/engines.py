@@ -1,4 +1,4 @@
-"""What writes a model's outputs on a CPU: ENGINES names the ways. Each says what it uses, or why it cannot."""
+"""What writes a model's outputs: ENGINES names the ways, most of them for a CPU. Each says what it uses, or why it cannot."""
 
 import importlib.util
 from collections.abc import Callable
@@ -26,6 +26,9 @@ def by_operators(trained: "TrainedGenerator", bundle: Bundle, precision: str) ->
 
 
 def by_own(trained: "TrainedGenerator", bundle: Bundle, precision: str) -> str:
+    if trained.device.type == "cuda":
+        trained.use_weights(precision)
+        return f"{OWN} on a GPU, in {precision}"
     trained.use_engine(precision)
     return f"{OWN}, in {precision}"
 

@@ -20,6 +20,7 @@ from regard.decoding.rules import Asked, Each, each_asked, inputs_of, unmet
 from regard.decoding.sampling import Sampling
 from regard.decoding.searching import CACHES, Searching
 from regard.decoding.streaming import OnStep, PartialOutput, Tell, streamed
+from regard.decoding.strides import Grows
 from regard.decoding.trace import NONE, Details
 from regard.decoding.trained import Answers, batches, check_look
 from regard.decoding.unknown import replace_unknown, require_looks
@@ -129,6 +130,20 @@ class TrainedGenerator(Searching):
     def answer(
         self, lines: Sequence[str], settings: Decoding, sampling: Sampling | None = None, on_step: OnStep | None = None,
         details: Details = NONE, constraints: Each | Asked = None,
+    ) -> Answers[list[Hypothesis]]:  # fmt: skip
+        """In tensors that keep their shapes, where that fits and no State is found to grow."""
+        given = sampling, on_step, details, constraints
+        try:
+            return self.answer_by(lines, self.fitting(settings, sampling, on_step, any(details), constraints), *given)
+        except Grows:
+            if settings.cache != "auto":
+                raise
+            self.grows = True
+            return self.answer_by(lines, self.fitting(settings), *given)
+
+    def answer_by(
+        self, lines: Sequence[str], settings: Decoding, sampling: Sampling | None, on_step: OnStep | None, details: Details,
+        constraints: Each | Asked,
     ) -> Answers[list[Hypothesis]]:  # fmt: skip
         if settings.replace_unknown:
             require_looks(self)

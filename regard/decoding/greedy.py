@@ -9,6 +9,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from regard.decoding.hypothesis import END_MARK, LIMIT, ON_STEP, Found, require_numbers
+from regard.decoding.largest import largest
 from regard.decoding.ranking import Coverage, normaliser
 from regard.decoding.rules import FORBIDDEN, SearchStepFunction
 from regard.decoding.streaming import Watch
@@ -63,7 +64,7 @@ class GreedySearch:
         found = step(before.words, before.state)
         if self.coverage is not None and seen is not None:
             seen = torch.where(open_[:, None], self.coverage.add(seen, found.weights), seen)
-        best, words = found.log_probs.max(dim=-1)
+        best, words = largest(found.log_probs)
         if self.trace is not None:
             self.trace.add(found.log_probs[:, None], found.weights, torch.zeros_like(words)[:, None], words[:, None])
         totals = totals + torch.where(open_, best, 0.0)

@@ -20,6 +20,7 @@ from regard.decoding.long_text import log_probs
 from regard.decoding.looking import NOTHING, labels_of, sides_of
 from regard.decoding.looking import Sides as LookSides
 from regard.decoding.reading import Sides
+from regard.decoding.recent import Recent
 from regard.decoding.rules import Request, inputs_of, requested, ruled, unmet
 from regard.decoding.sampling import Sampling, chances_of, sample
 from regard.decoding.searching import CACHES
@@ -43,6 +44,7 @@ class TrainedLanguageModel(TeacherForced):
     does = "continues texts"
     usage = 'regard continue MODEL "a text"'
     gives = ("likelihood", "text likelihood")
+    recent: Recent | None = None  # of one long text: words that stood in it a moment ago are likelier (`score`)
 
     @overload
     def continue_(
@@ -195,7 +197,8 @@ class TrainedLanguageModel(TeacherForced):
     def in_one(self, targets: Sequence[Sequence[int]], token_scores: bool = False) -> list[Likelihood]:
         """Every token and every end mark once, in lanes that start early enough to know what came before."""
         text = np.array([token for row in targets for token in (*row, END)], np.int64)
-        each, ends = log_probs(self.model, text, self.decoding.batch_tokens), np.cumsum([len(row) + 1 for row in targets])
+        each = log_probs(self.model, text, self.decoding.batch_tokens, self.recent)
+        ends = np.cumsum([len(row) + 1 for row in targets])
         return [
             Likelihood(float(part.sum()), len(part), part.tolist() if token_scores else None)
             for part in (np.split(each, ends[:-1]) if len(text) else ())

@@ -7,12 +7,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from regard.decoding.strides import Given, Going
 from regard.nn.graphs import Refused, memory_left, no_collection, no_waiting
 from regard.nn.state import tensors_in, with_tensors
 
 KEEP, AFTER = 32, 1  # graphs that are kept; how often a shape comes before it is recorded, which also compiles its kernels
-Stride = Callable[[Given, Going, int, int], Going]
+Stride = Callable[[Any, Any, int, int], Any]
 Key = tuple[Any, ...]
 
 
@@ -22,20 +21,28 @@ class Recording(NamedTuple):
     graph: torch.cuda.CUDAGraph
     given: list[Tensor]
     going: list[Tensor]
-    after: Going
+    after: Any
+
+
+class Sources(NamedTuple):
+    """What an encoder reads; recorded as if it were a stride that nothing is given to."""
+
+    values: Tensor
+    place: Tensor  # the lengths
 
 
 class Recorded:
-    """`recorded(given, going, steps, room)`. What it returns lies where the next call of these shapes writes."""
+    """`recorded(given, going, steps, room)`: trees of tensors, `going` with a `place`. What it returns lies where the next call
+    of these shapes writes."""
 
     def __init__(self, stride: Stride) -> None:
         self.stride, self.recordings = stride, OrderedDict[Key, Recording]()
         self.waited, self.refused = Counter[Key](), dict[Key, str]()
-        self.held: tuple[Key, Given] | None = None  # whose sentences lie in the inputs of which graph
+        self.held: tuple[Key, Any] | None = None  # whose sentences lie in the inputs of which graph
         self.pool: Any = None  # of the graphs' memory: they never run at once, so they share it
         self.aside: Any = None  # the stream they are recorded on
 
-    def __call__(self, given: Given, going: Going, steps: int, room: int) -> Going:
+    def __call__(self, given: Any, going: Any, steps: int, room: int) -> Any:
         key = key_of(given, going, steps, room)
         if key not in self.recordings and not (self.due(key, going) and self.record(key, given, going, steps, room)):
             return self.stride(given, going, steps, room)
@@ -48,11 +55,11 @@ class Recorded:
         self.held = key, given
         return recording.after
 
-    def due(self, key: Key, going: Going) -> bool:
+    def due(self, key: Key, going: Any) -> bool:
         self.waited[key] += 1
         return going.place.is_cuda and self.waited[key] > AFTER and key not in self.refused and memory_left()
 
-    def record(self, key: Key, given: Given, going: Going, steps: int, room: int) -> bool:
+    def record(self, key: Key, given: Any, going: Any, steps: int, room: int) -> bool:
         """False, and `refused` says why, if something in it would wait for the GPU."""
         sides = copies_of(given), copies_of(going)
         own = with_tensors(given, sides[0]), with_tensors(going, sides[1]), steps, room
@@ -71,7 +78,7 @@ class Recorded:
             self.recordings.popitem(last=False)
         return True
 
-    def warm_up(self, given: Given, going: Going, steps: int, room: int) -> None:
+    def warm_up(self, given: Any, going: Any, steps: int, room: int) -> None:
         self.aside.wait_stream(torch.cuda.current_stream())
         try:
             with torch.cuda.stream(self.aside), no_waiting():
@@ -82,7 +89,7 @@ class Recorded:
             torch.cuda.current_stream().wait_stream(self.aside)
 
 
-def key_of(given: Given, going: Going, steps: int, room: int) -> Key:
+def key_of(given: Any, going: Any, steps: int, room: int) -> Key:
     device = going.place.device.type
     lowered = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else None
     shapes = ((tuple(one.shape), one.dtype, one.device) for one in tensors_in((given, going)))

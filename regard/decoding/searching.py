@@ -22,7 +22,7 @@ from regard.decoding.sampling import Sampling, chances_of, sample
 from regard.decoding.shortlist import Shortlist, load_shortlist, spread
 from regard.decoding.slots import SlotSearch, Waiting
 from regard.decoding.streaming import Tell, watcher
-from regard.decoding.strides import Given, Strides, power_of_two, problem
+from regard.decoding.strides import Given, Grows, Strides, power_of_two, problem
 from regard.decoding.trace import NONE, Details, Trace
 from regard.engine.engines import Engine, engine_for
 from regard.errors import UserError
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 OUTPUT_TOKENS = 32  # that an output may have for each token that a batch counts
 NARROWEST = 16  # tokens that sources are padded to
+WEIGHTS = {"float32": torch.float32, "bfloat16": torch.bfloat16}  # that a GPU multiplies as they are
+REPLAYING = ("cuda",)  # devices on which `auto` is `static`
 
 
 class Searching(TeacherForced):
@@ -44,6 +46,7 @@ class Searching(TeacherForced):
 
     engine: Engine | None = None  # what encodes and steps in place of the model
     slotted: SlotSearch | None = None
+    grows = False  # whether its State was found to grow with every word
     translator: "Translator | None" = None  # what searches in place of both, where it can
     shortlist: Shortlist | None = None  # words that an output may have, by those of its source
     written_by: str | None = None  # in words, where an engine was asked for by name
@@ -54,6 +57,14 @@ class Searching(TeacherForced):
             raise UserError(f"precision={precision} is for a CPU, and this model is on {self.device}: load it with device=cpu")
         self.engine = engine_for(self.model, precision)
         return self.engine
+
+    def use_weights(self, precision: str) -> None:
+        """On a GPU the model itself writes, its weights rounded once; scores and alignments are of these weights too."""
+        if precision not in WEIGHTS:
+            raise UserError(
+                f"precision={precision} is for a CPU, and this model is on {self.device}: take {' or '.join(WEIGHTS)}"
+            )
+        self.model.to(WEIGHTS[precision])
 
     def use_shortlist(self) -> None:
         """Only words that translate some word of the source, or are frequent (`regard shortlist`)."""
@@ -83,6 +94,29 @@ class Searching(TeacherForced):
     ) -> list[list[Found]]:
         """The best outputs of each source as tokens, or samples; `asked` of each, unless all are asked the same."""
         return choose(CACHES, settings.cache, "cache").search(self, sources, settings, copies, sampling, tells, details, asked)
+
+    def fitting(self, settings: Decoding, *also: Any) -> Decoding:
+        """`auto` as the one that is meant: static where a device replays it and nothing is asked for that it does not have."""
+        if settings.cache != "auto":
+            return settings
+        static = self.device.type in REPLAYING and not (self.grows or any(also) or self.shortlist or self.translator)
+        static = static and problem(self.writer, settings) is None
+        return settings.model_copy(update={"cache": "static" if static else "dynamic"})
+
+    def search_as_it_fits(
+        self, sources: Sequence[Any], settings: Decoding, copies: Column | None, sampling: Sampling | None,
+        tells: Sequence[Tell] | None, details: Details, asked: Sequence[Input],
+    ) -> list[list[Found]]:  # fmt: skip
+        """Static until a State is seen to grow, which its first steps tell."""
+        given = copies, sampling, tells, details, asked
+        try:
+            return self.search_batch(sources, self.fitting(settings, sampling, tells, any(details), asked), *given)
+        except Grows:
+            self.grows = True
+            return self.search_batch(sources, self.fitting(settings), *given)
+
+    def release(self) -> None:
+        self.slotted = None
 
     def search_in_growing_tensors(
         self, sources: Sequence[Any], settings: Decoding, copies: Column | None, sampling: Sampling | None,
@@ -132,11 +166,13 @@ class Searching(TeacherForced):
         if (wrong := wrong or problem(self.writer, settings)) is not None:
             raise UserError(f"decoding.cache=static: {wrong}; take cache=dynamic")
         search, found = self.slot_search(settings), dict[int, list[Found]]()
-        sizes, widths = self.sizes(sources, settings), [self.width(source) for source in sources]
+        by_length = {len(source): source for source in sources}  # models are asked once for each
+        wide = {length: self.width(source) for length, source in by_length.items()}
+        sizes, widths = self.sizes(sources, settings), [wide[len(source)] for source in sources]
         for width in sorted(set(widths)):
             rows = sorted((row for row, one in enumerate(widths) if one == width), key=lambda row: -sizes[row])
-            encode = partial(self.encode_wide, sources, settings, width)
-            limits = self.limits(torch.tensor([len(sources[row]) + 1 for row in rows]), settings).tolist()
+            encode = partial(self.encode_wide, sources, settings, width, by=search)
+            limits = self.limits(self.lengths_of([sources[row] for row in rows], settings), settings).tolist()
             waiting = [Waiting(row, limit) for row, limit in zip(rows, limits, strict=True)]
             try:
                 found |= search(waiting, self.slots(sizes[rows[0]], settings), encode)
@@ -147,7 +183,7 @@ class Searching(TeacherForced):
 
     def slot_search(self, settings: Decoding) -> SlotSearch:
         """The last one is kept, with what it has recorded."""
-        if self.slotted is None or self.slotted.strides.model is not self.writer or self.slotted.strides.settings != settings:
+        if self.slotted is None or not self.slotted.strides.serves(self.writer, settings):
             self.slotted = SlotSearch(Strides(self.writer, self.target, settings))
         return self.slotted
 
@@ -162,12 +198,18 @@ class Searching(TeacherForced):
         wide = power_of_two(len(source) + 1, NARROWEST)
         return wide if places is None else min(wide, places.places)
 
-    def encode_wide(self, sources: Sequence[Any], settings: Decoding, width: int, rows: Sequence[int]) -> Given:
+    def encode_wide(
+        self, sources: Sequence[Any], settings: Decoding, width: int, rows: Sequence[int], by: SlotSearch | None = None
+    ) -> Given:
+        """`by`: a search that replays what it has encoded before in these shapes."""
         batch = self.inputs([sources[row] for row in rows])
         lengths, source = self.lengths(batch, settings), batch["source"]
         if source.lengths is not None:
             room = [0, 0] * (source.values.dim() - 2) + [0, width - source.values.shape[1]]
             batch = Batch({"source": source._replace(values=pad(source.values, room))})
+        plain = source.lengths is not None and source.size is None and source.times == 1 and len(batch.columns) == 1
+        if by is not None and plain and power_of_two(len(rows)) == len(rows):  # few shapes, which come again and again
+            return by.encode(batch, lengths)
         return Given(self.writer.encode(batch)._replace(cost=None), lengths)
 
     def start_among(self, shortlist: Shortlist, sources: Sequence[Any], memory: Memory) -> tuple[StepFunction, Any]:
@@ -211,6 +253,12 @@ class Searching(TeacherForced):
         lengths: Tensor = source.lengths
         return lengths
 
+    def lengths_of(self, sources: Sequence[Any], settings: Decoding) -> Int[Tensor, "batch"]:
+        """The same before they are a batch, where the host can read them."""
+        field = self.fields["source"]
+        counts = [settings.max_length if field.form == "single" else len(one) + field.marks for one in sources]
+        return torch.tensor(counts, dtype=torch.long)
+
     def limits(self, lengths: Int[Tensor, "batch"], settings: Decoding) -> Int[Tensor, "batch"]:
         """How many tokens an output may have, its end mark included; `lengths` count that of the source."""
         return max_lengths(lengths, settings, self.model.limits)
@@ -218,7 +266,7 @@ class Searching(TeacherForced):
     def sizes(self, tokens: Sequence[Any], settings: Decoding) -> list[int]:
         """What each row counts in a batch: its source, or an output that may be far longer, which steps remember whole."""
         lengths = torch.tensor([len(row) for row in tokens], dtype=torch.long)
-        longest = max_lengths(lengths + 1, settings, self.model.limits)
+        longest = self.limits(self.lengths_of(tokens, settings), settings)
         return lengths.maximum(longest // OUTPUT_TOKENS).tolist()
 
     def limit_met(self, source: Any, settings: Decoding) -> str:
@@ -232,9 +280,10 @@ class Cache(NamedTuple):
 
 
 # What steps remember of those before, and so which search there is: in tensors that grow with every word, or in such that keep
-# their shapes, which a GPU replays as CUDA graphs
+# their shapes, which a GPU replays as CUDA graphs; or the latter on a GPU, where it applies
 CACHES: dict[str, Cache] = {
     "dynamic": Cache(Searching.search_in_growing_tensors),
     "static": Cache(Searching.search_in_slots, continuous=True),
+    "auto": Cache(Searching.search_as_it_fits),
 }
 TABLES["cache"] = lambda: CACHES

@@ -20,6 +20,7 @@ from regard.models.interface import Step, StepFunction
 from regard.models.stored import finite_weights
 
 FILE, PLACE = "shortlist.safetensors", "shortlist"
+IMPOSSIBLE = float("-inf")
 ALWAYS = (UNKNOWN, START, END)  # as CTranslate2 has it
 
 
@@ -77,13 +78,14 @@ def spread(
     step: StepFunction, words: Int[Tensor, "some"], allowed: Bool[Tensor, "batch some"], vocabulary: int
 ) -> StepFunction:
     """A step whose logits are of these words, as one of the whole vocabulary, in which all others are impossible."""
-
-    barred = ~allowed
+    barred = torch.zeros(allowed.shape).masked_fill_(~allowed, IMPOSSIBLE)[:, None]
+    behind = len(words)  # where every word stands that is not among them
+    places = torch.full((vocabulary,), behind).index_copy_(0, words, torch.arange(behind))
 
     def whole(tokens: Int[Tensor, "rows"], state: Any) -> Step:
         found = step(tokens, state)
-        each = barred.repeat_interleave(len(tokens) // len(barred), dim=0)
-        logits = found.logits.new_full((len(tokens), vocabulary), float("-inf"))
-        return found._replace(logits=logits.index_copy_(1, words, found.logits.masked_fill(each, float("-inf"))))
+        each = (found.logits.view(len(allowed), -1, behind) + barred).flatten(0, 1)
+        padded = torch.cat([each, each.new_full((len(each), 1), IMPOSSIBLE)], dim=1)
+        return found._replace(logits=padded.index_select(1, places))
 
     return whole

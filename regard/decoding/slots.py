@@ -2,13 +2,14 @@
 those that go on move together."""
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from regard.data.batching import Batch, Column
 from regard.decoding.hypothesis import Found
-from regard.decoding.recorded import Recorded
+from regard.decoding.recorded import Recorded, Sources
 from regard.decoding.strides import Given, Going, Strides, power_of_two, require_shapes, sizes
 from regard.nn.state import fitted, join_sentences, select_sentences
 
@@ -41,6 +42,7 @@ class Slots(NamedTuple):
         return len(self.given.lengths)
 
 
+NOTHING: Any = ()
 NOBODY = Slots([], [], Given(None, torch.zeros(0)), Going(None, torch.zeros(0)), 0)
 
 
@@ -65,11 +67,21 @@ class SlotSearch:
     """The outputs of sentences that are read alike wide, each as soon as it is finished."""
 
     def __init__(self, strides: Strides) -> None:
-        self.strides, self.advance = strides, Recorded(strides)
+        self.strides, self.advance, self.encoding = strides, Recorded(strides), Recorded(self.encoded)
+
+    def encode(self, batch: Batch, lengths: Tensor) -> Given:
+        """What is known of sources that have lengths: alone in its place until the next of these shapes."""
+        sources: Any = Sources(batch["source"].values, batch["source"].lengths)
+        return Given(*self.encoding(NOTHING, sources, 0, 0))._replace(lengths=lengths)
+
+    def encoded(self, given: Any, sources: Any, steps: int, room: int) -> Any:
+        batch = Batch({"source": Column(sources.values, sources.place)})
+        return Given(self.strides.model.encode(batch)._replace(cost=None), sources.place)
 
     def __call__(self, waiting: Sequence[Waiting], most: int, encode: Encode) -> dict[int, list[Found]]:
         """`most` slots at once, sentences in this order."""
         found, told = dict[int, list[Found]](), list[Later]()
+        self.strides.refresh()
         slots, left = self.filled(NOBODY, waiting[:most], most, encode), waiting[most:]
         while slots.sentences:
             slots = self.stride(slots)
@@ -118,9 +130,11 @@ class SlotSearch:
         ended = sorted(set(range(len(slots.sentences))) - set(kept))
         if not ended:
             return {}
-        done = only(slots, ended)
-        each = self.strides.read(done.given, done.going)
-        return {one.owner: hypotheses for one, hypotheses in zip(done.sentences, each, strict=True)}
+        progress = slots.going.progress._replace(state=None)  # nobody reads caches again
+        if len(ended) < slots.number:
+            progress = select_sentences(progress, slots.number, torch.tensor(ended, device=slots.given.lengths.device))
+        each = self.strides.read(slots.given, slots.going._replace(progress=progress))
+        return {slots.sentences[at].owner: hypotheses for at, hypotheses in zip(ended, each, strict=True)}
 
     def filled(self, kept: Slots, new: Sequence[Waiting], most: int, encode: Encode) -> Slots:
         """Those that go on, then new ones, in as many slots as the next power of two."""

@@ -54,6 +54,9 @@ class Trained:
         self.reading = bundle.reading  # how `align` reads the attention, unless it is told
         self.config, self.path = bundle.config, bundle.path
 
+    def release(self) -> None:
+        """Gives back memory that was kept to be faster the next time."""
+
     def __repr__(self) -> str:
         where = "" if self.path is None else f" from {self.path}"
         columns = ", ".join(f"{name}: {self.holds(field)}" for name, field in self.fields.items())

@@ -20,8 +20,13 @@ SHARED = {"beam", "length_penalty", "length_norm", "stop", "max_length", "max_ra
 
 def foreign_setting(settings: Decoding) -> str | None:
     """What of these it does not have, and what to ask for instead."""
+    if settings.cache not in ("auto", "dynamic"):
+        return "it has no cache as it is meant here"
     for key in Decoding.model_fields:
-        if key not in {*SHARED, "groups", "diversity"} and getattr(settings, key) != Decoding.model_fields[key].default:
+        if (
+            key not in {*SHARED, "groups", "diversity", "cache"}
+            and getattr(settings, key) != Decoding.model_fields[key].default
+        ):
             return f"it has no {key} as it is meant here"
     if settings.groups > 1:
         return "it has no groups of hypotheses"

@@ -1,6 +1,6 @@
 /* What a decoding step on a CPU does most, each in one call: products of rounded numbers, and one query a row that looks at keys
-   wherever they were written. All numbers are finite. native.py compiles it for the processor at hand; where that cannot be done
-   PyTorch's operators do the same. */
+   wherever they were written. All numbers are finite. native.py compiles it, with layers.c, for the processor at hand; where that
+   cannot be done PyTorch's operators do the same. */
 #include <immintrin.h>
 #include <stdint.h>
 #include <string.h>
@@ -9,8 +9,12 @@
 #error "dot products of bytes (AVX512-VNNI) are what this is for"
 #endif
 
-enum { LEVELS = 127, ZERO = 128, LANES = 16, WIDE = 3, TALL = 5 };  /* a tile: TALL rows, WIDE * LANES outputs; larger ones
-    do not stay in registers */
+enum { LEVELS = 127, ZERO = 128, LANES = 16, WIDE = 4, PANEL = WIDE * LANES, TALL = 6 };  /* a tile: at most TALL rows, PANEL
+    outputs; larger ones do not stay in registers */
+
+#define EACH(name, number) _Pragma("GCC unroll 8") for (int name = 0; name < number; name++)
+
+static inline __mmask16 first_of(long left) { return left >= LANES ? 0xffff : (__mmask16)((1u << (left > 0 ? left : 0)) - 1); }
 
 /* x = r / 127 (p - 128): a row as bytes from 1 to 255, and r / 127 */
 static float round_row(const float *x, long inputs, uint8_t *p) {
@@ -24,69 +28,90 @@ static float round_row(const float *x, long inputs, uint8_t *p) {
 }
 
 typedef struct {
-    long inputs, outputs;      /* of which there are room for multiples of 4 and 16 */
-    const int8_t *weight;      /* [outputs / 16][inputs / 4][16][4] */
+    long inputs, outputs;      /* of which there is room for multiples of 4 and 64 */
+    const int8_t *weight;      /* [outputs / 64][inputs / 4][64][4] */
     const float *scales;       /* [outputs]: W = s Q */
     const int32_t *offsets;    /* [outputs]: 128 times the sum of a row of Q, which bytes from 128 on add */
     const float *bias;         /* or none */
+    const int8_t *after;       /* the weights that are wanted next, or none */
 } Linear;
 
-#define EACH(name, number) _Pragma("GCC unroll 8") for (int name = 0; name < number; name++)
+/* Rows as bytes: [rows][stride], and r / 127 of each */
+typedef struct {
+    const uint8_t *bytes;
+    const float *scales;
+    long stride;
+} Bytes;
 
-/* `tall` rows times `wide` * 16 outputs, whose sums stay in registers. Weights lie as [outputs / 16][inputs / 4][16][4]: each
-   instruction multiplies four inputs. */
+/* Its own instruction, for GCC copies the sums of the intrinsic from register to register */
+static inline __attribute__((always_inline)) void add_products(__m512i *sums, __m512i bytes, __m512i weights) {
+    __asm__("vpdpbusd %2, %1, %0" : "+v"(*sums) : "v"(bytes), "v"(weights));
+}
+
+/* `tall` rows times PANEL outputs, whose sums stay in registers: each instruction multiplies four inputs of sixteen outputs.
+   Meanwhile a share of the next panel, from `next` on, comes nearer. */
 static inline __attribute__((always_inline)) void tile(
-    const Linear *l, const int tall, const int wide, long first, const uint8_t *p, long stride, const float *r, float *y) {
-    const int8_t *weight = l->weight + first * stride;
+    const Linear *l, const int tall, long first, Bytes x, const int8_t *next, const long share, float *y) {
+    const int8_t *weight = l->weight + first * x.stride;
     __m512i sums[TALL][WIDE];
-    EACH(row, tall) EACH(block, wide) sums[row][block] = _mm512_setzero_si512();
-    for (long four = 0; four < stride / 4; four++) {
+    EACH(row, tall) EACH(block, WIDE) sums[row][block] = _mm512_setzero_si512();
+    for (long i = 0; i < x.stride; i += 4, weight += 4 * PANEL, next += share) {
         __m512i w[WIDE];
-        EACH(block, wide) w[block] = _mm512_loadu_si512(weight + block * LANES * stride + four * 4 * LANES);
+        for (long ahead = 0; ahead < share; ahead += 64) _mm_prefetch((const char *)next + ahead, _MM_HINT_T1);
+        EACH(block, WIDE) w[block] = _mm512_loadu_si512(weight + block * 64);
         EACH(row, tall) {
-            __m512i bytes = _mm512_set1_epi32(*(const int32_t *)(p + row * stride + 4 * four));
-            EACH(block, wide) sums[row][block] = _mm512_dpbusd_epi32(sums[row][block], bytes, w[block]);
+            __m512i bytes = _mm512_set1_epi32(*(const int32_t *)(x.bytes + row * x.stride + i));
+            EACH(block, WIDE) add_products(&sums[row][block], bytes, w[block]);
         }
     }
-    EACH(block, wide) {
+    EACH(block, WIDE) {
         long at = first + block * LANES, left = l->outputs - at;
-        __mmask16 there = left >= LANES ? 0xffff : (__mmask16)((1u << left) - 1);
+        __mmask16 there = first_of(left);
         __m512 scale = _mm512_maskz_loadu_ps(there, l->scales + at);
         __m512 bias = l->bias ? _mm512_maskz_loadu_ps(there, l->bias + at) : _mm512_setzero_ps();
         __m512i offset = _mm512_maskz_loadu_epi32(there, l->offsets + at);
         EACH(row, tall) {
             __m512 sum = _mm512_cvtepi32_ps(_mm512_sub_epi32(sums[row][block], offset));
-            __m512 found = _mm512_fmadd_ps(_mm512_mul_ps(sum, scale), _mm512_set1_ps(r[row]), bias);
+            __m512 found = _mm512_fmadd_ps(_mm512_mul_ps(sum, scale), _mm512_set1_ps(x.scales[row]), bias);
             _mm512_mask_storeu_ps(y + row * l->outputs + at, there, found);
         }
     }
 }
 
-/* y = x W^T + b, rows rounded one by one. `scratch`: rows * (padded inputs + 4) bytes. */
-void int8_linear(const Linear *l, const float *x, long rows, uint8_t *scratch, float *y) {
-    long stride = (l->inputs + 3) / 4 * 4, padded = (l->outputs + LANES - 1) / LANES * LANES;
-    float *r = (float *)(scratch + rows * stride);
-    for (long row = 0; row < rows; row++) {
-        memset(scratch + row * stride + l->inputs, ZERO, stride - l->inputs);
-        r[row] = round_row(x + row * l->inputs, l->inputs, scratch + row * stride);
-    }
-    for (long first = 0; first < padded; first += WIDE * LANES) {
-        int wide = (int)((padded - first) / LANES);
-        for (long row = 0; row < rows; row += TALL) {
-            int tall = rows - row < TALL ? (int)(rows - row) : TALL;
-            const uint8_t *p = scratch + row * stride;
+/* y = x W^T + b of rows that are bytes already: panel by panel, and each panel by as many rows at once as registers hold */
+static void multiply(const Linear *l, Bytes x, long rows, float *y) {
+    long passes = (rows + TALL - 1) / TALL, share = passes == 1 ? 256 : passes == 2 ? 128 : 64;
+    for (long first = 0; first < l->outputs; first += PANEL) {
+        const long more = first + PANEL < l->outputs;
+        const int8_t *next = more || !l->after ? l->weight + (first + PANEL) * x.stride : l->after;
+        for (long pass = 0; pass < passes; pass++) {
+            long row = pass * rows / passes, tall = (pass + 1) * rows / passes - row;
+            Bytes some = {x.bytes + row * x.stride, x.scales + row, x.stride};
             float *out = y + row * l->outputs;
-#define TILE(tall) if (wide >= WIDE) tile(l, tall, WIDE, first, p, stride, r + row, out); \
-                    else for (int block = 0; block < wide; block++) tile(l, tall, 1, first + block * LANES, p, stride, r + row, out);
-            switch (tall) {  /* constants, so that the sums stay in registers */
-                case 1: TILE(1) break;
-                case 2: TILE(2) break;
-                case 3: TILE(3) break;
-                case 4: TILE(4) break;
-                default: TILE(TALL)
-            }
+            const int8_t *near = next + pass * share * (x.stride / 4);
+#define TILE(tall) case tall: \
+    if (share == 256) tile(l, tall, first, some, near, 256, out); \
+    else if (share == 128) tile(l, tall, first, some, near, 128, out); \
+    else tile(l, tall, first, some, near, 64, out); \
+    break;
+            switch (tall) { TILE(1) TILE(2) TILE(3) TILE(4) TILE(5) TILE(6) }  /* constants, so that the sums stay in registers */
         }
     }
+}
+
+/* Rows rounded one by one. `scratch`: rows * (padded inputs + 4) bytes. */
+static Bytes round_rows(const float *x, long inputs, long rows, uint8_t *scratch) {
+    long stride = (inputs + 3) / 4 * 4;
+    float *scales = (float *)(scratch + rows * stride);
+    for (long row = 0; row < rows; row++) {
+        memset(scratch + row * stride + inputs, ZERO, stride - inputs);
+        scales[row] = round_row(x + row * inputs, inputs, scratch + row * stride);
+    }
+    return (Bytes){scratch, scales, stride};
+}
+
+void int8_linear(const Linear *l, const float *x, long rows, uint8_t *scratch, float *y) {
+    multiply(l, round_rows(x, l->inputs, rows, scratch), rows, y);
 }
 
 /* e^x = 2^n e^r with |r| <= ln 2 / 2, and e^r by its series */
@@ -116,14 +141,16 @@ static float exponentials(float *w, const uint8_t *visible, float best, long tim
     return _mm512_reduce_add_ps(total);
 }
 
-/* sixteen numbers, or fewer: float32, or bfloat16, which is the upper half of one */
+/* sixteen numbers, or fewer: float32, or bfloat16, which is the upper half of one. Whole ones are not read under a mask: where
+   they have to be waited for, that takes eight times as long (Zen 5). */
 static inline __attribute__((always_inline)) __m512 load(const void *numbers, long at, __mmask16 there, const int half) {
-    if (!half) return _mm512_maskz_loadu_ps(there, (const float *)numbers + at);
-    __m256i read = _mm256_maskz_loadu_epi16(there, (const uint16_t *)numbers + at);
+    const float *whole = (const float *)numbers + at;
+    const uint16_t *upper = (const uint16_t *)numbers + at;
+    const int all = there == 0xffff;
+    if (!half) return all ? _mm512_loadu_ps(whole) : _mm512_maskz_loadu_ps(there, whole);
+    __m256i read = all ? _mm256_loadu_si256((const __m256i *)upper) : _mm256_maskz_loadu_epi16(there, upper);
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(read), 16));
 }
-
-static inline __mmask16 first_of(long left) { return left >= LANES ? 0xffff : (__mmask16)((1u << (left > 0 ? left : 0)) - 1); }
 
 /* Where keys and values lie: pairs as [slots][heads][places][key + value]. A row's pair at time t lies in slot
    ancestors[row][t], or, without ancestors, in slot row / sharers. */
@@ -134,17 +161,20 @@ typedef struct {
     long sharers, heads, key, value, places, times;
 } Past;
 
+/* Where the pair of a row and head at time t begins */
+static inline long place_of(const Past *past, long row, long head, long t) {
+    long slot = past->ancestors ? past->ancestors[row * past->times + t] : row / past->sharers;
+    return ((slot * past->heads + head) * past->places + t) * (past->key + past->value);
+}
+
 /* context = softmax(q K^T) V of one query and head */
 static inline __attribute__((always_inline)) void attend_one(
     const Past *past, long row, long head, const float *q, float *context, float *weights, const int half) {
-    const long times = past->times, key = past->key, value = past->value, own = row / past->sharers;
-    const int64_t *mine = past->ancestors ? past->ancestors + row * times : NULL;
-    const uint8_t *seen = past->visible ? past->visible + own * times : NULL;
-    const long both = key + value, slot = past->heads * past->places * both;
-    const long first = head * past->places * both + (mine ? 0 : own * slot);
+    const long times = past->times, key = past->key, value = past->value;
+    const uint8_t *seen = past->visible ? past->visible + row / past->sharers * times : NULL;
     float best = -1e30f;
     for (long t = 0; t < times; t++) {
-        long at = first + t * both + (mine ? mine[t] * slot : 0);
+        long at = place_of(past, row, head, t);
         __m512 sum = _mm512_setzero_ps();
         for (long i = 0; i < key; i += LANES) {
             __mmask16 there = first_of(key - i);
@@ -160,7 +190,7 @@ static inline __attribute__((always_inline)) void attend_one(
         __mmask16 there[4];
         EACH(n, 4) { sums[n] = _mm512_setzero_ps(); there[n] = first_of(value - i - n * LANES); }
         for (long t = 0; t < times; t++) {
-            long at = first + t * both + (mine ? mine[t] * slot : 0) + key + i;
+            long at = place_of(past, row, head, t) + key + i;
             __m512 weight = _mm512_set1_ps(weights[t]);
             EACH(n, 4) sums[n] = _mm512_fmadd_ps(weight, load(past->pairs, at + n * LANES, there[n], half), sums[n]);
         }
@@ -168,13 +198,12 @@ static inline __attribute__((always_inline)) void attend_one(
     }
 }
 
-/* One query a row and head; pairs are bfloat16 if `half`. */
-void attend(const Past *past, const float *queries, long stride, long rows, long half, float *context, float *weights) {
+/* One query a row and head; pairs are bfloat16 if `half`. Weights of a row and those of the next lie `across` apart. */
+void attend(const Past *past, const float *queries, long stride, long rows, long half, float *context, float *weights, long across) {
     for (long row = 0; row < rows; row++)
         for (long head = 0; head < past->heads; head++) {
-            long at = row * past->heads + head;
             const float *q = queries + row * stride + head * past->key;
-            float *c = context + at * past->value, *w = weights + at * past->times;
+            float *c = context + (row * past->heads + head) * past->value, *w = weights + row * across + head * past->times;
             if (half) attend_one(past, row, head, q, c, w, 1);
             else attend_one(past, row, head, q, c, w, 0);
         }

@@ -1,14 +1,14 @@
-"""native.c, compiled once for this processor where there is a compiler. Elsewhere PyTorch's operators do the same."""
+"""native.c and layers.c, compiled once for this processor where there is a compiler; elsewhere PyTorch does the same."""
 
 import ctypes
 import functools
 import hashlib
+import math
 import os
 import platform
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -17,12 +17,12 @@ from torch import Tensor
 
 from regard.nn.rounding import Which
 
-SOURCE = Path(__file__).with_name("native.c")
+SOURCES = [Path(__file__).with_name(name) for name in ("layers.c", "native.c")]  # the first includes the other
 # Sums in any order; not -ffast-math, which changes how the whole process rounds once such a library is loaded
 FLAGS = ("-O3", "-march=native", "-fassociative-math", "-fno-signed-zeros", "-fno-trapping-math", "-fno-math-errno",
-         "-ffinite-math-only", "-freciprocal-math", "-fno-strict-aliasing", "-shared", "-fPIC")  # fmt: skip
+         "-ffinite-math-only", "-freciprocal-math", "-fno-strict-aliasing", "-shared", "-fPIC", "-lm")  # fmt: skip
 SWITCH = "REGARD_NATIVE"  # 0: not even where it could be compiled
-FOUR, LANES, ZERO = 4, 16, 128  # inputs that an instruction multiplies at once, outputs that it adds up, the byte for 0
+FOUR, PANEL, ZERO = 4, 64, 128  # inputs that an instruction multiplies at once, outputs of a tile, the byte for 0
 
 
 @functools.cache
@@ -36,14 +36,16 @@ def library() -> ctypes.CDLL | None:
         return None
     number, place = ctypes.c_long, ctypes.c_void_p
     found.int8_linear.argtypes, found.int8_linear.restype = (place, place, number, place, place), None
-    found.attend.argtypes = (place, place, number, number, number, place, place)
+    found.attend.argtypes = (place, place, number, number, number, place, place, number)
     found.attend.restype = None
+    found.decode_word.argtypes, found.decode_word.restype = (place, place), ctypes.c_int
+    found.lstm_scan.argtypes, found.lstm_scan.restype = (place, place), ctypes.c_int
     return found
 
 
 def compiled(compiler: str) -> Path:
     """The library in the user's cache, under a name that says what it was made of."""
-    known = [SOURCE.read_bytes(), " ".join((compiler, *FLAGS)).encode(), processor().encode()]
+    known = [*(source.read_bytes() for source in SOURCES), " ".join((compiler, *FLAGS)).encode(), processor().encode()]
     name = hashlib.sha256(b"\0".join(known)).hexdigest()[:24]
     folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "regard"
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -51,7 +53,7 @@ def compiled(compiler: str) -> Path:
     if not path.exists():
         with tempfile.TemporaryDirectory(dir=folder) as aside:
             made = Path(aside) / path.name
-            subprocess.run([compiler, *FLAGS, str(SOURCE), "-o", str(made)], check=True, capture_output=True, timeout=120)
+            subprocess.run([compiler, *FLAGS, str(SOURCES[0]), "-o", str(made)], check=True, capture_output=True, timeout=120)
             made.replace(path)
     return path
 
@@ -70,45 +72,48 @@ class Weights(ctypes.Structure):
 
     _fields_ = (
         *((name, ctypes.c_long) for name in ("inputs", "outputs")),
-        *((name, ctypes.c_void_p) for name in ("weight", "scales", "offsets", "bias")),
+        *((name, ctypes.c_void_p) for name in ("weight", "scales", "offsets", "bias", "after")),
     )
 
 
 class Tiles:
-    """Integers as native.c reads them, [outputs / 16][inputs / 4][16][4], and row by row."""
+    """Integers as native.c reads them, [outputs / 64][inputs / 4][64] times four bytes, and row by row."""
 
     def __init__(self, integers: Int8[Tensor, "output input"]) -> None:
         self.outputs, self.inputs = integers.shape
-        missing = -self.inputs % FOUR, -self.outputs % LANES
+        missing = -self.inputs % FOUR, -self.outputs % PANEL
         padded = torch.nn.functional.pad(integers, (0, missing[0], 0, missing[1])) if any(missing) else integers
-        self.laid_out = padded.view(len(padded) // LANES, LANES, -1, FOUR).transpose(1, 2).contiguous()
+        fours = padded.contiguous().view(torch.int32)  # moved four bytes at a time
+        self.laid_out = fours.view(len(fours) // PANEL, PANEL, -1).transpose(1, 2).contiguous()
         parts = [integers[begin : begin + 1024] for begin in range(0, self.outputs, 1024)]  # a sum's terms are widened first
         self.sums = torch.cat([part.sum(dim=1, dtype=torch.int32) for part in parts])
 
     def __getitem__(self, which: Which) -> Int8[Tensor, "*some input"]:
         which = torch.arange(self.outputs)[which] if isinstance(which, slice) else which
-        return self.laid_out[which // LANES, :, which % LANES].flatten(-2)[..., : self.inputs]
+        return self.laid_out[which // PANEL, :, which % PANEL].view(torch.int8)[..., : self.inputs]
 
 
-def int8_product(
-    native: ctypes.CDLL, tiles: Tiles, scales: Float[Tensor, "output"], bias: Float[Tensor, "output"] | None
-) -> Callable[[Float[Tensor, "*rows input"]], Float[Tensor, "*rows output"]]:
-    inputs, outputs = tiles.inputs, tiles.outputs
-    kept = tiles.laid_out, scales.contiguous(), ZERO * tiles.sums, None if bias is None else bias.float().contiguous()
-    weights = Weights(inputs, outputs, *(None if one is None else one.data_ptr() for one in kept))
-    weights.kept = kept  # what it points to lives as long
-    place, bytes_of_a_row, run = ctypes.byref(weights), inputs + -inputs % FOUR + FOUR, native.int8_linear
+class Int8Product:
+    """y = x Wᵀ + b by native.c."""
 
-    def product(rows: Float[Tensor, "*rows input"]) -> Float[Tensor, "*rows output"]:
-        rows = rows.float().contiguous()
-        assert rows.shape[-1] == inputs
-        found = rows.new_empty(*rows.shape[:-1], outputs)
-        count = found.numel() // outputs
-        scratch = torch.empty(count * bytes_of_a_row, dtype=torch.uint8)
-        run(place, rows.data_ptr(), count, scratch.data_ptr(), found.data_ptr())
+    def __init__(
+        self, native: ctypes.CDLL, tiles: Tiles, scales: Float[Tensor, "output"], bias: Float[Tensor, "output"] | None
+    ) -> None:
+        self.inputs, self.outputs, self.run = tiles.inputs, tiles.outputs, native.int8_linear
+        kept = tiles.laid_out, scales.contiguous(), ZERO * tiles.sums, None if bias is None else bias.float().contiguous()
+        self.weights = Weights(self.inputs, self.outputs, *(None if one is None else one.data_ptr() for one in kept))
+        self.kept = kept  # what is pointed to lives as long
+        self.place, self.bytes_of_a_row = ctypes.byref(self.weights), self.inputs + -self.inputs % FOUR + FOUR
+
+    def __call__(self, rows: Float[Tensor, "*rows input"]) -> Float[Tensor, "*rows output"]:
+        if rows.dtype != torch.float32 or not rows.is_contiguous():
+            rows = rows.float().contiguous()
+        *outer, inputs = rows.shape
+        assert inputs == self.inputs
+        count, found = math.prod(outer), torch.empty((*outer, self.outputs))
+        scratch = torch.empty(count * self.bytes_of_a_row, dtype=torch.uint8)
+        self.run(self.place, rows.data_ptr(), count, scratch.data_ptr(), found.data_ptr())
         return found
-
-    return product
 
 
 class Past(ctypes.Structure):
@@ -134,6 +139,6 @@ def attend(
     past = Past(*tensors, sharers, heads, key, both - key, places, times)
     native.attend(
         ctypes.byref(past), queries.data_ptr(), queries.stride(0), rows, pairs.dtype == torch.bfloat16, context.data_ptr(),
-        weights.data_ptr(),
+        weights.data_ptr(), heads * times,
     )  # fmt: skip
     return context, weights

@@ -43,7 +43,7 @@ def int8(weight: Float[Tensor, "output input"], bias: Float[Tensor, "output"] | 
     tiles = native.Tiles(integers)
     if isinstance(weight, RoundedMatrix):
         weight.integers = tiles
-    return native.int8_product(own, tiles, scales, bias)
+    return native.Int8Product(own, tiles, scales, bias)
 
 
 def one_dnn(

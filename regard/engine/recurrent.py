@@ -1,13 +1,73 @@
-"""Recurrent networks for inference: the same modules, each of whose products is laid out once."""
+"""Recurrent networks for inference: the same modules, each of whose products is laid out once. Cells in FUSED make their steps
+in one call of layers.c."""
 
 import copy
+import ctypes
 
-from torch import nn
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
 
+from regard.engine import native
+from regard.engine.native import Int8Product
 from regard.engine.products import Pack, projection
 from regard.nn.linear import Linear, LinearForInference
+from regard.nn.recurrent.cell import CellState, HiddenMemory, Step
+from regard.nn.recurrent.cells import LSTMCell
 
 Made = dict[int, nn.Module]
+
+
+class Sequence(ctypes.Structure):
+    """`Sequence` of layers.c."""
+
+    _fields_ = (
+        ("projected", ctypes.c_void_p),
+        *((name, ctypes.c_long) for name in ("rows", "times", "row_stride", "time_stride")),
+        *((name, ctypes.c_void_p) for name in ("active", "hidden", "memory", "new_hidden", "new_memory", "outputs")),
+    )
+
+
+class FusedLSTMCell(LSTMCell):
+    """Its second product and its gates in one call, for one step or for all."""
+
+    def bind(self, mask: Float[Tensor, "batch hidden"] | None = None) -> Step:
+        if mask is not None or not self.is_fused:
+            return super().bind(mask)
+        return lambda projected, state: self.call(projected[:, None], state, None, None)
+
+    def run(
+        self, projected: Float[Tensor, "batch time width"], state: CellState, active: Bool[Tensor, "batch time 1"] | None
+    ) -> tuple[Float[Tensor, "batch time hidden"], CellState] | None:
+        if not self.is_fused:
+            return None
+        outputs = projected.new_empty(*projected.shape[:2], self.hidden_size)
+        return outputs, self.call(projected, state, active, outputs)
+
+    @property
+    def is_fused(self) -> bool:
+        return not self.normed and isinstance(getattr(self.from_hidden, "product", None), Int8Product)
+
+    def call(
+        self, projected: Float[Tensor, "batch time width"], state: CellState, active: Tensor | None, outputs: Tensor | None
+    ) -> HiddenMemory:
+        library, again = native.library(), getattr(self.from_hidden, "product", None)
+        assert library is not None
+        assert isinstance(again, Int8Product)
+        projected = projected if projected.stride(2) == 1 else projected.contiguous()
+        hidden, memory = state.hidden.contiguous(), state.memory.contiguous()
+        assert projected.dtype == hidden.dtype == memory.dtype == torch.float32
+        found = HiddenMemory(torch.empty_like(hidden), torch.empty_like(memory))
+        active = None if active is None else active.contiguous()
+        places = (None if one is None else one.data_ptr() for one in (active, hidden, memory, *found, outputs))
+        rows, times, _ = projected.shape
+        sequence = Sequence(projected.data_ptr(), rows, times, projected.stride(0), projected.stride(1), *places)
+        if not library.lstm_scan(again.place, ctypes.byref(sequence)):
+            raise MemoryError(f"no memory for a step of {rows} rows")
+        return found
+
+
+FUSED: dict[type[nn.Module], type[nn.Module]] = {LSTMCell: FusedLSTMCell}
 
 
 def with_products(module: nn.Module, pack: Pack, made: Made | None = None) -> nn.Module:
@@ -22,6 +82,7 @@ def rewritten(module: nn.Module, pack: Pack, made: Made) -> nn.Module:
     if isinstance(module, Linear):
         return LinearForInference(module, pack(*projection(module)))
     found = copy.copy(module)
+    found.__class__ = FUSED.get(type(module), type(module))
     vars(found)["_modules"] = {
         name: None if child is None else with_products(child, pack, made) for name, child in module._modules.items()
     }

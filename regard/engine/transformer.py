@@ -11,6 +11,7 @@ from torch.nn import functional
 
 from regard.engine import native
 from regard.engine.products import PRECISIONS, Pack, projection
+from regard.engine.steps import Seen, whole_step
 from regard.models.decoders.transformer import TransformerDecoder
 from regard.models.encoders.transformer import TransformerEncoder
 from regard.models.interface import Memory, Step, StepFunction
@@ -227,6 +228,7 @@ class TransformerDecoderEngine:
         self.embed, self.enter = decoder.embed, Entrance(decoder.stack)
         self.layers = [DecoderLayer(layer, pack) for layer in decoder.stack.layers]
         self.output = LinearForInference(decoder.output, pack(*projection(decoder.output)))
+        self.whole = whole_step(self.layers, self.output.product)
 
     def prepare(self, memory: Memory) -> Memory:
         return memory._replace(keys=[layer.prepare(memory.states) for layer in self.layers])
@@ -237,15 +239,26 @@ class TransformerDecoderEngine:
 
     def stepper(self, memory: Memory) -> StepFunction:
         visible = None if bool(memory.visible.all()) else memory.visible.contiguous()
+        seen = Seen.of(memory.keys, visible)
 
         def step(tokens: Int[Tensor, "rows"], state: TransformerState) -> Step:
             rows, time = len(tokens), state.ancestors.shape[1]
             state.caches.open(rows, time)
             ancestors = torch.cat([state.ancestors, torch.arange(rows)[:, None]], dim=1)
-            stream, weights = self.enter(self.embed(tokens), time, time + 1), list[Tensor]()
-            for layer, own, pairs in zip(self.layers, state.caches.pairs, memory.keys, strict=True):
-                stream, seen = layer.step(stream, own, ancestors, pairs, visible)
-                weights.append(seen)
-            return Step(self.output(stream.read), torch.cat(weights, dim=1), TransformerState(ancestors, state.caches))
+            stream = self.enter(self.embed(tokens), time, time + 1)
+            read, weights = self.through(stream, state.caches.pairs, ancestors, seen)
+            return Step(self.output(read), weights, TransformerState(ancestors, state.caches))
 
         return step
+
+    def through(
+        self, stream: ResidualStream, own: Float[Tensor, "layers slots heads places both"],
+        ancestors: Int[Tensor, "rows time"], seen: Seen,
+    ) -> tuple[Rows, Float[Tensor, "rows heads source"]]:  # fmt: skip
+        if self.whole is not None:
+            return self.whole(stream, own, ancestors, seen)
+        weights = list[Tensor]()
+        for layer, kept, pairs in zip(self.layers, own, seen.pairs, strict=True):
+            stream, looked = layer.step(stream, kept, ancestors, pairs, seen.visible)
+            weights.append(looked)
+        return stream.read, torch.cat(weights, dim=1)

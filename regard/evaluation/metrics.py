@@ -34,6 +34,7 @@ class Metric(NamedTuple):
     )
     usual: bool = True  # whether `evaluate` tells it without being asked for it
     perfect: float = math.nan  # the value that no model can beat, where outputs are often right to the last word
+    nothing: float = math.nan  # the value from which on outputs are as good as none
 
     def __call__(self, found: Any, truth: Any) -> Score:
         return self.function(found, truth)
@@ -46,6 +47,11 @@ class Metric(NamedTuple):
     def highest(self) -> float:
         """The rank that nothing beats; NaN where there is none."""
         return self.perfect if self.higher_is_better else -self.perfect
+
+    @property
+    def lowest(self) -> float:
+        """The rank up to which outputs are as good as none."""
+        return self.rank(self.nothing)
 
     def ready(self) -> None:
         """Refuse, before anything is trained, a metric that needs what is not installed."""
@@ -150,11 +156,13 @@ def rewards() -> Mapping[str, Callable[[str, str], float]]:
 
 
 def bleu_of(tokenize: str, name: str, usual: bool = False) -> Metric:
-    return Metric(translation.bleu_by(tokenize, name), sentence=translation.sentence_bleu(tokenize), usual=usual)
+    return Metric(translation.bleu_by(tokenize, name), sentence=translation.sentence_bleu(tokenize), usual=usual, nothing=1.0)
 
 
-def errors_of(name: str, compare: edits.Compare, unit: str, usual: bool = True) -> Metric:
-    return Metric(edits.error_rate(name, compare, unit), "outputs", False, edits.worth(compare), usual, perfect=0.0)
+def errors_of(name: str, compare: edits.Compare, unit: str, nothing: float, usual: bool = True) -> Metric:
+    """Endless outputs have more errors than those that are short and wrong; `nothing` is what the latter reach."""
+    rate, worth = edits.error_rate(name, compare, unit), edits.worth(compare)
+    return Metric(rate, "outputs", False, worth, usual, perfect=0.0, nothing=nothing)
 
 
 def rouge_of(kind: str, measure: str, stem: bool) -> Metric:
@@ -181,9 +189,9 @@ METRICS: dict[str, Metric] = {
     "execution": Metric(
         Counted("execution", executed_rows, percent), sentence=executes_as, usual=False, perfect=100.0
     ),  # of the corpus `programs`
-    "wer": errors_of("WER", edits.words, "word"),
-    "cer": errors_of("CER", edits.characters, "character"),
-    "per": errors_of("PER", edits.words_anywhere, "word in any place", usual=False),
+    "wer": errors_of("WER", edits.words, "word", 90.0),
+    "cer": errors_of("CER", edits.characters, "character", 75.0),
+    "per": errors_of("PER", edits.words_anywhere, "word in any place", 75.0, usual=False),
     **{  # rougeL, rougeL_recall, rougeL_stemmed, rougeL_recall_stemmed and so on
         f"rouge{kind}{part}{'_stemmed' if stem else ''}": rouge_of(kind, part.removeprefix("_") or "f", stem)
         for stem, part, kind in product((False, True), ("", "_precision", "_recall"), rouge.KINDS)

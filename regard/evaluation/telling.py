@@ -29,16 +29,16 @@ def shorten(text: str) -> str:
     return told.replace("\n", "\\n")
 
 
-def tell_test(name: str, question: Question, by: str, say: Say) -> None:
+def tell_test(name: str, question: Question, all_rows: int, by: str, say: Say) -> None:
     """Of the finished model, on rows that had no part in its training."""
-    say(f"on {len(question.pairs):,} rows of the test set {name!r}, which had no part in the training:")
+    say(f"on {of_all(question, all_rows)} of the test set {name!r}, which had no part in the training:")
     tell_each(intervals(question, by)[0], say)
 
 
 def intervals(question: Question, by: str) -> tuple[list[Score], dict[str, Evidence]]:
     """The metric that decided, and what everybody understands."""
     use = type(question.trained)
-    told = (by, "exact", *(["pointing"] if question.boxes and question.trained.has_attention else []), "loss")
+    told = (by, "accuracy", "exact", *(["pointing"] if question.boxes and question.trained.has_attention else []), "loss")
     metrics = {name: METRICS[name] for name in told if can_give(use, METRICS[name].needs)}
     evidence = evidence_of(question, metrics)
     return [with_interval(metric, *evidence[metric.needs]) for metric in metrics.values()], evidence
@@ -50,10 +50,21 @@ def tell_each(scores: Sequence[Score], say: Say) -> None:
         say(f"    {score.name} {score.value:.2f}{between}")
 
 
-def tell_scores(question: Question, by: str, directory: Path, say: Say) -> None:
+def of_all(question: Question, all_rows: int) -> str:
+    """So many rows, or the first so many where the time was too short for more."""
+    rows = len(question.pairs)
+    if rows == all_rows:
+        return f"{rows:,} rows"
+    return f"the first {rows:,} of {all_rows:,} rows (the time is up; `regard evaluate` scores all)"
+
+
+def tell_scores(question: Question, all_rows: int, by: str, directory: Path, say: Say) -> None:
     """Of the finished model, as it will be used, on the rows it was validated on; the worst outputs are kept in a file."""
     rows, (scores, evidence) = question.pairs, intervals(question, by)
-    say(f"on {len(rows):,} rows that were not trained on but chose the checkpoints, with 95 % intervals (by resampling rows):")
+    say(
+        f"on {of_all(question, all_rows)} that were not trained on but chose the checkpoints, "
+        "with 95 % intervals (by resampling rows):"
+    )
     tell_each(scores, say)
     if "outputs" in evidence:
         judge = by if by in rewards() else "exact"

@@ -85,7 +85,7 @@ class Bars(NamedTuple):
             bars = axes.bar(places, one.values, width, yerr=one.spread, capsize=2, label=printable(one.name), **style)
             if len(groups) * len(self.series) <= 24:
                 figures = zip(one.y, one.marks or [""] * len(one.y), strict=True)
-                told = ["" if value is None else f"{value:.3g}{mark}" for value, mark in figures]
+                told = ["" if value is None else f"{on_bar(value)}{mark}" for value, mark in figures]
                 axes.bar_label(bars, told, fontsize=6, padding=1)
         names = labels(map(str, groups), 24)
         axes.set_xticks(range(len(groups)), names, fontsize=8, rotation=35 * (sum(map(len, names)) > 40), ha="center")
@@ -154,3 +154,8 @@ def save(picture: Picture, path: Path) -> list[Path]:
     for one in paths:
         figure.savefig(one, dpi=120, facecolor="white")
     return paths
+
+
+def on_bar(value: float) -> str:
+    """Three digits, and thousands as people write them."""
+    return f"{float(f'{value:.3g}'):,.0f}" if 1e3 <= abs(value) < 1e6 else f"{value:.3g}"

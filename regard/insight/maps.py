@@ -99,7 +99,7 @@ def view(maps: Sequence[AttentionMap], wanted: View) -> AttentionMap:
     some = [one for one in heads if wanted.layer in (None, one.layer) and wanted.head in (None, one.head)]
     if not some:
         layers, most = max(one.layer or 0 for one in heads), max(one.head or 0 for one in heads)
-        raise UserError(f"map {kind!r} has no such layer or head: it has {layers} layers and {most} heads, counted from 1")
+        raise UserError(f"map {kind!r} has no such layer or head: layers go from 1 to {layers}, heads from 1 to {most}")
     weights = np.mean([one.heatmap.weights for one in some], axis=0)
     layer, head = only({one.layer for one in some}), only({one.head for one in some})
     found = AttentionMap(kind, layer, head, some[0].heatmap._replace(weights=weights))

@@ -19,6 +19,7 @@ BLOCKS = " ░▒▓█"
 DARK, BRIGHT = (18, 24, 38), (150, 215, 255)  # one hue, even steps of lightness; readable on any background
 HEADER = 16  # the most lines a source word takes above its column
 ARROW = " -> "
+SHARE = 5  # columns of a weight, " 0.25"
 
 OUTLINE, DASHED = "[]", "()"  # of true links, and of possible ones
 
@@ -40,7 +41,7 @@ class Layout(NamedTuple):
 def terminal(heatmap: Heatmap, width: int | None = None, color: bool = True) -> str:
     """The picture as lines of text, at most `width` columns wide (the terminal's own width when not given).
 
-    Sentences too long for one panel continue in the next; a row ends with the source word it looks at most.
+    Sentences too long for one panel continue in the next; a row ends with the largest weight and its source word.
     """
     width, heatmap = width or shutil.get_terminal_size().columns, heatmap.whole
     paint = choose_paint(color and not os.environ.get("NO_COLOR"))
@@ -69,7 +70,7 @@ def probabilities(chances: Sequence["Chance"], candidates: Sequence["Candidate"]
 def plan(heatmap: Heatmap, width: int) -> Layout:
     label = min(longest(labels(heatmap.target)), max(width // 4, 3))
     summary = min(longest(labels(heatmap.source)), max(width // 4 - len(ARROW), 3))
-    room = width - label - 1 - len(ARROW) - summary
+    room = width - label - 1 - SHARE - len(ARROW) - summary
     cell = 3 if 3 * len(heatmap.source) <= room else 2
     return Layout(label, cell, summary, max(room // cell, 1))
 
@@ -89,7 +90,7 @@ def draw_rows(heatmap: Heatmap, columns: range, layout: Layout, paint: Paint) ->
         outlines = [outline(heatmap, (column, row)) for column in columns]
         cells = draw_cells(shades[row, columns.start : columns.stop], outlines, layout.cell, paint)
         best = strongest.get(row, -1)
-        summary = ARROW + source[best] if best in columns else ""
+        summary = f" {heatmap.weights[row, best]:.2f}{ARROW}{source[best]}" if best in columns else ""
         lines.append(" " * (layout.label - cell_len(label)) + f"{label} {cells}{summary}")
     return lines
 

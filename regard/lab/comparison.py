@@ -1,5 +1,6 @@
 """Runs beside each other: learning curves, final metrics with paired significance against the first, what each costs."""
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,10 +21,12 @@ from regard.planning.lengths import lengths_of
 from regard.planning.rate import tokens_a_second
 from regard.recipe import Pairs, Recipe, read
 from regard.run import metric_of
+from regard.training.identity import differences as unlike
 from regard.training.journal import read_journal
 
 MEGA = 1e6
 SIGNIFICANT = 0.05
+ROWS = ("data.train", "data.valid", "data.test", "data.corpus")  # keys that begin so say where rows are
 # what is said below bars
 SHORT = {
     "forward MFLOPs per target token": "FLOPs",
@@ -93,6 +96,22 @@ def differences(found: Sequence[Contender]) -> list[str]:
     return told
 
 
+def changed(first: Contender, other: Contender, most: int = 8) -> list[str]:
+    """What else of the recipes is not the same: `key=value`, and in brackets the value of the first."""
+    before, after = (one.recipe.model_dump(mode="json") for one in (first, other))
+    keys = [each for each in unlike(before, after) if not each[0].startswith(ROWS)]
+    if not keys:
+        return []
+    told = ", ".join(f"{key}={written(now)} ({written(was)})" for key, was, now in keys[:most])
+    more = f" and {len(keys) - most} more" if len(keys) > most else ""
+    return [f"the recipe of {other.name} beside that of {first.name}: {told}{more}"]
+
+
+def written(value: Any) -> str:
+    """As in an override."""
+    return value if isinstance(value, str) else json.dumps(value)
+
+
 def judged(found: Sequence[Contender], names: Sequence[str], beam: int | None, files: Pairs | None) -> dict[str, Any]:
     """test set -> run -> its metrics beside those of the first, which is beside itself."""
     with test_sets(found[0].path) as own:
@@ -143,6 +162,7 @@ def report(found: Sequence[Contender], results: dict[str, Any], costs_of: dict[s
     notes = [f"after each figure its difference from {first}, 95 % interval, and p by the paired bootstrap (Koehn 2004)"]
     notes += [results["note"]] * bool(results["note"])
     notes += [f"speed, memory and FLOPs: forward, backward and AdamW at mean lengths, on {device}", *differences(found)]
+    notes += [note for other in found[1:] for note in changed(found[0], other)]
     title = f"{', '.join(one.name for one in found)}"
     panels = [*curves(found), *bars(found, tests), relative(costs_of, first)]
     caption = f"* differs from {first}: p < {SIGNIFICANT} by the paired bootstrap (Koehn 2004)"

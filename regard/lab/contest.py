@@ -15,11 +15,12 @@ COST = ("parameters", "updates", "tokens/s", "MB")
 
 
 class Claim(NamedTuple):
-    """What a lecture says, and how the table shows it; `needs` are the systems without which nothing can be said."""
+    """What a lecture says, and how the table shows it; `needs` are the systems without which nothing can be said.
+    `holds` is None where the figures say nothing about it."""
 
     text: str
     needs: Sequence[str]
-    holds: Callable[[Figure], bool]
+    holds: Callable[[Figure], bool | None]
 
 
 class Contest(NamedTuple):

@@ -137,7 +137,7 @@ def stack_limit(stack: TransformerStack) -> Limit | None:
 
 
 def spread(stack: nn.Module) -> None:
-    """Glorot & Bengio 2010: every matrix keeps the size of what passes, there and back. Experts have their own."""
+    """Glorot & Bengio 2010: every matrix keeps the size of what passes, forward and backward. Experts have their own."""
     mixtures = [module for module in stack.modules() if isinstance(module, Experts)]
     apart = {id(part) for mixture in mixtures for part in mixture.modules()}
     for module in stack.modules():

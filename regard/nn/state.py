@@ -1,7 +1,7 @@
 """Decoding state: NamedTuples of batch-first tensors, mapped as one tree."""
 
 from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from jaxtyping import Int
@@ -10,15 +10,23 @@ from torch import Tensor
 S = TypeVar("S")
 
 
-def map_state(function: Callable[[Tensor], Tensor], state: S) -> S:
-    """Apply `function` to every tensor of a (nested) state."""
+class Lying(NamedTuple):
+    """Tensors that stay where they lie as the hypotheses of a sentence are re-ordered; they move with sentences."""
+
+    held: Any
+
+
+def map_state(function: Callable[[Tensor], Tensor], state: S, lying: bool = True) -> S:
+    """Apply `function` to every tensor of a (nested) state; also to those that lie still, unless told otherwise."""
     tree: Any = state
+    if isinstance(tree, Lying) and not lying:
+        return state
     if isinstance(tree, Tensor):
         return function(tree)  # type: ignore[return-value]
     if isinstance(tree, list):
-        return [map_state(function, part) for part in tree]  # type: ignore[return-value]
+        return [map_state(function, part, lying) for part in tree]  # type: ignore[return-value]
     if isinstance(tree, tuple):
-        mapped = [map_state(function, part) for part in tree]
+        mapped = [map_state(function, part, lying) for part in tree]
         return type(tree)(*mapped) if hasattr(tree, "_fields") else tuple(mapped)  # type: ignore[return-value]
     return state  # None carries no batch dimension
 
@@ -48,7 +56,7 @@ def repeat_rows(state: S, times: int) -> S:
 
 def select_rows(state: S, rows: Int[Tensor, "rows"]) -> S:
     """Keep the given rows, in that order."""
-    return map_state(lambda tensor: tensor[rows], state)
+    return map_state(lambda tensor: tensor[rows], state, lying=False)
 
 
 def select_sentences(state: S, count: int, which: Int[Tensor, "chosen"]) -> S:

@@ -41,7 +41,7 @@ class Cost(NamedTuple):
 
     @property
     def training(self) -> float:
-        """There and back: a product has two on the way back, one for each of its factors."""
+        """Forward and backward: a product has two more in the backward pass, one for each of its factors."""
         return 3 * self.forward
 
 
@@ -89,7 +89,7 @@ def bytes_kept(model: Model, batch: Batch, precision: str) -> int:
 
 
 class Memory(NamedTuple):
-    """Bytes of a step at its largest. Gradients come while activations go; what the way back needs for a moment is not here."""
+    """Bytes of a step at its largest. Gradients come while activations go; what the backward pass needs briefly is not here."""
 
     weights: int
     gradients: int

@@ -1,8 +1,11 @@
 """A chosen recipe made to fit into a time: fewer updates; smaller batches and then a smaller model where far too few would be
 left."""
 
+from collections.abc import Callable
 from typing import Any
 
+from regard.data.store import HELD_OUT
+from regard.evaluation.metrics import METRICS
 from regard.models import configure
 from regard.models.device import choose_device
 from regard.overrides import Overrides, changes
@@ -12,12 +15,15 @@ from regard.planning.rate import tokens_a_second
 from regard.recipe import Recipe
 from regard.training.display import Display
 
+Say = Callable[[str], None]
+
 TRAINING = 0.75  # the share of the time that updates get; validating and saving take the rest
 ENOUGH = 0.3  # of the updates that the recipe wants; with fewer, a model of half the size learns more
 LEAST = 20  # updates
 SIZES = ("embedding_size", "hidden_size", "feedforward_size")
 SMALLEST = 64  # sizes are not halved below it
 FEWEST = 256  # tokens of a batch that is not halved
+FEWEST_ROWS = 100  # that are validated on
 
 
 def within(minutes: float, recipe: Recipe, overrides: Overrides = (), talk: bool = True) -> Recipe:
@@ -39,7 +45,23 @@ def within(minutes: float, recipe: Recipe, overrides: Overrides = (), talk: bool
     else:
         say(f"{possible:,.0f} updates instead of {recipe.training.updates:,}, to be done in {minutes:g} minutes")
     updates = max(int(possible), LEAST)
-    return recipe.model_copy(update={"training": recipe.training.model_copy(update=counts(recipe, updates))})
+    fitted = {**counts(recipe, updates), **validated(recipe, possible, own, say)}
+    return recipe.model_copy(update={"training": recipe.training.model_copy(update=fitted)})
+
+
+def validated(recipe: Recipe, updates: float, own: set[str], say: Say) -> dict[str, int]:
+    """A validation writes outputs, and each takes about as long as to train on its row: of so many rows that all validations
+    together get a quarter of the time."""
+    training = recipe.training
+    if METRICS[training.validate_by or "loss"].needs != "outputs" or "training.validate_rows" in own:
+        return {}
+    lengths = lengths_of(recipe.data, configure(recipe.model), None, None).lengths
+    validations = 2 + training.updates / training.validate_every
+    rows = int(updates * lengths.rows(recipe.data.batch_tokens) * (1 - TRAINING) / TRAINING / validations)
+    if rows >= HELD_OUT and recipe.data.valid is None:
+        return {}
+    say(f"the first {max(rows, FEWEST_ROWS):,} rows held out are validated on (training.validate_rows), all at the end")
+    return {"validate_rows": max(rows, FEWEST_ROWS)}
 
 
 def less(recipe: Recipe, own: set[str]) -> tuple[str, Recipe] | None:

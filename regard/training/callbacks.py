@@ -16,6 +16,7 @@ class Callbacks(NamedTuple):
     on_validation: Callback | None = None  # after every validation: its scores
     # before every update, of the updates that are done: True leaves the run there, saved, as a signal does; `resume` goes on
     pause: Callable[[int], bool] | None = None
+    began: float | None = None  # when `training.minutes` began, by time.monotonic(); None: with the first update
 
     def pauses(self, step: int) -> bool:
         return self.pause is not None and self.pause(step)

@@ -19,6 +19,7 @@ from regard.errors import DamagedError, UserError
 from regard.models import Model
 from regard.models.names import current_name, current_names
 from regard.training.identity import compare
+from regard.training.pacing import Pace
 
 Warn = Callable[[str], None]
 AFTER_PERFECT = 2  # validations that wait for a lower loss where the score can get no better
@@ -33,13 +34,14 @@ class Best(NamedTuple):
     step: int
     loss: float = math.inf  # tells equal scores apart; older versions did not keep it
 
-    @property
-    def rank(self) -> tuple[float, float]:
-        return self.score, -math.inf if math.isnan(self.loss) else -self.loss
+    def rank(self, nothing: float = -math.inf) -> tuple[float, float]:
+        """Scores up to `nothing` are those of outputs that are as good as none: they are alike, and the loss tells more."""
+        score = max(self.score, nothing) if math.isfinite(self.score) else -math.inf
+        return score, -math.inf if math.isnan(self.loss) else -self.loss
 
-    def beats(self, best: Sequence["Best"]) -> bool:
+    def beats(self, best: Sequence["Best"], nothing: float = -math.inf) -> bool:
         """Whether it is a number and better than the first of these."""
-        return math.isfinite(self.score) and (not best or self.rank > best[0].rank)
+        return math.isfinite(self.score) and (not best or self.rank(nothing) > best[0].rank(nothing))
 
 
 @dataclass
@@ -60,6 +62,8 @@ class Progress:
     peak: float = 1.0  # share of the learning rate that plateaus have left
     journal: int = 0  # bytes
     finished: bool = False
+    pace: Pace | None = None  # another number of updates than the recipe's, to end in time
+    seconds: float = 0.0  # that the run has taken, where it has `minutes`
 
     def out_of_patience(self, patience: int | None, perfect: float) -> bool:
         """Whether so many validations brought neither a better score nor a lower loss: an error rate can be lowest before
@@ -178,9 +182,9 @@ def restore(
 def read_progress(path: Path) -> Progress:
     try:
         values = json.loads((path / "progress.json").read_bytes())
-        return Progress(
-            **{**values, "best": [Best(float(score), int(step), *map(float, loss)) for score, step, *loss in values["best"]]}
-        )
+        best = [Best(float(score), int(step), *map(float, loss)) for score, step, *loss in values["best"]]
+        pace = None if values.get("pace") is None else Pace(*values["pace"])
+        return Progress(**{**values, "best": best, "pace": pace})
     except (ValueError, TypeError, KeyError, RecursionError):
         raise DamagedError(f"{path / 'progress.json'}: not the progress of a run") from None
 

@@ -1,16 +1,19 @@
 """What a person sees while training: a bar on a terminal, plain lines elsewhere, TensorBoard events beside."""
 
+import math
 import os
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, cast
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-WARM, SEEN = 2, 20  # steps that are not timed; steps that tell how long the others take
+from regard.training.pacing import Timing
+
+QUIET = 2  # seconds of a run, and between two words on how long it takes
 
 
 class Log:
@@ -55,7 +58,9 @@ class Display:
     def __init__(self, updates: int, step: int, events: Path | None, talk: bool) -> None:
         self.updates, self.talk, self.console = updates, talk, Console(file=cast(IO[str], Log()))
         self.clock, self.tokens = time.monotonic(), 0
-        self.began, self.first, self.warm, self.timed = self.clock, step, False, False
+        self.began, self.first = self.clock, step
+        self.promised: float | None = None  # seconds that the run was said to take
+        self.told_at = self.clock
         self.writer: Any = tensorboard(events) if events is not None else None
         self.bar = bar(self.console) if talk and updates and Log().isatty() else None
         if self.bar is not None:
@@ -66,23 +71,33 @@ class Display:
         if self.talk:
             self.console.print(text, highlight=False, markup=False, soft_wrap=True)
 
-    def advance(self, step: int, tokens: int, first_validation: int = 0) -> None:
+    def advance(self, step: int, tokens: int) -> None:
         self.tokens += tokens
-        self.tell_time(step, first_validation)
         if self.bar is not None:
             self.bar.update(self.task, completed=step)
 
-    def tell_time(self, step: int, first_validation: int) -> None:
-        """Once, when the first steps have shown how long one takes: the first ones are slower than those that follow."""
-        done, took = step - self.first, time.monotonic() - self.began
-        if not self.warm and done == WARM:
-            self.began, self.first, self.warm = time.monotonic(), step, True
-        elif not self.timed and done >= SEEN and took > 2:
-            self.timed = True
-            each = took / done
-            soon = step < first_validation < self.updates
-            first = f"; a first model after {spoken((first_validation - step) * each)}" if soon else ""
-            self.say(f"{self.updates - step:,} updates to go: about {spoken((self.updates - step) * each)}{first}")
+    def tell_time(self, step: int, timing: Timing, validations: Sequence[int]) -> None:
+        """When the first updates have shown how long one takes; and again where it takes half or twice as long as was said."""
+        if not timing.known or timing.clock() - self.told_at < QUIET:
+            return
+        left = timing.left(self.updates - step, len(validations))
+        now = timing.clock() - timing.began
+        if self.promised is None:
+            told = f"{self.updates - step:,} updates to go: about {spoken(left)}{first_model(step, timing, validations)}"
+        elif max(now + left, 1.0) > 2 * self.promised or self.promised > 2 * max(now + left, 1.0):
+            was = max(self.promised - now, 0.0)
+            told = f"{self.updates - step:,} updates to go: about {spoken(left)}, not {spoken(was)} as it seemed"
+        else:
+            return
+        self.promised, self.told_at = now + left, timing.clock()
+        self.say(told)
+
+    def paced(self, step: int, before: int, updates: int, seconds: float) -> None:
+        """From now on the updates go by the time, and not the time by the updates."""
+        self.updates, self.told_at = updates, math.inf
+        if self.bar is not None:
+            self.bar.update(self.task, total=updates)
+        self.say(f"step {step}: {updates:,} updates in all, no longer {before:,}, to be done after {spoken(seconds)}")
 
     def left(self, step: int) -> str:
         """Elapsed and still to go, for lines that have no bar."""
@@ -132,6 +147,11 @@ class Display:
             self.bar.stop()
         if self.writer is not None:
             self.writer.close()
+
+
+def first_model(step: int, timing: Timing, validations: Sequence[int]) -> str:
+    """When there is something to use, if that is not only at the end."""
+    return f"; a first model after {spoken(timing.left(validations[0] - step, 1))}" if len(validations) > 1 else ""
 
 
 def print_warning(text: str) -> None:

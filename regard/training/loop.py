@@ -25,23 +25,22 @@ from regard.training.feed import Feed, pieces_of
 from regard.training.interruption import interruptions
 from regard.training.journal import Journal
 from regard.training.objective import Objective, in_a_row, options_of
+from regard.training.pacing import Pacing, place_of, updates_of
 from regard.training.replay import Replay
 from regard.training.schedules import SCHEDULES
-from regard.training.watch import DivergedError, FiniteCheck, first_bad, refuse_infinite, saved_in
+from regard.training.timekeeping import Timekeeper
+from regard.training.watch import FiniteCheck, first_bad, refuse_infinite, too_many
 
 Validate = Callable[[], dict[str, float]]  # scores by metric, the loss among them
 Rank = Callable[[Mapping[str, float]], float]  # of a validation's scores: higher is better
 TOO_MANY_SKIPPED = 10
 
 
-def by_loss(scores: Mapping[str, float]) -> float:
-    return -scores["loss"]
-
-
 class Ending(NamedTuple):
     progress: Progress
     signal: int | None  # that asked us to stop, if one did
     paused: bool = False  # left to be resumed, as `Callbacks.pause` asked
+    pacing: Pacing | None = None  # the clock of a run with `minutes`
 
 
 class Trainer:
@@ -50,12 +49,13 @@ class Trainer:
     def __init__(
         self, model: Model, feed: Feed, training: Training, directory: Path | None,
         group: Group, validate: Validate, propose: Propose | None = None, identity: Mapping[str, Any] | None = None,
-        rank: Rank = by_loss, callbacks: Callbacks = NOBODY, perfect: float = math.nan,
+        rank: Rank = lambda scores: -scores["loss"], callbacks: Callbacks = NOBODY,
+        perfect: float = math.nan, nothing: float = -math.inf,
     ) -> None:  # fmt: skip
         self.model, self.feed, self.training = model, feed, training
         self.directory, self.group, self.identity = directory, group, dict(identity or {})
         self.validate, self.rank, self.callbacks = validate, rank, callbacks
-        self.perfect = perfect  # the rank that nothing beats; NaN where there is none
+        self.perfect, self.nothing = perfect, nothing  # the rank that nothing beats (or NaN), and that of useless outputs
         self.checkpoints = None if directory is None else Checkpoints(directory / "checkpoints", print_warning)
         parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
         self.optimizer = torch.optim.AdamW(
@@ -76,12 +76,13 @@ class Trainer:
     def run(self, talk: bool = True) -> Ending:
         """From the latest checkpoint, or from nothing, to the last update."""
         progress, changed = self.resume()
-        training, first = self.training, self.group.first
-        kept = self.directory if first else None
+        kept = self.directory if self.group.first else None
         self.journal = None if kept is None else Journal(kept / "journal.jsonl", progress.journal)
         if self.journal is not None and (lost := self.journal.lost):
             print_warning(f"{self.journal.path}: {lost:,} bytes of what happened before step {progress.step} are lost")
-        self.display = Display(training.updates, progress.step, None if kept is None else kept / "events", talk and first)
+        updates, events = updates_of(self.training.updates, progress.pace), None if kept is None else kept / "events"
+        self.display = Display(updates, progress.step, events, talk and self.group.first)
+        self.time = Timekeeper(self.training, self.group, progress, self.callbacks.began, self.display, self.note)
         if changed:
             self.note(step=progress.step, changed=changed)
         for key, (was, now) in changed.items():
@@ -90,26 +91,27 @@ class Trainer:
             signal = self.steps(progress)
         finally:
             self.close()
-        paused = not signal and not progress.finished and progress.step < training.updates
-        return Ending(progress, signal or None, paused)
+        paused = not signal and not progress.finished and progress.step < self.time.updates
+        return Ending(progress, signal or None, paused, self.time.pacing)
 
     def steps(self, progress: Progress) -> int:
         """All updates that are left, or those before a pause; the signal that asked any process to stop earlier, or 0."""
         training, signal = self.training, 0
         with interruptions() as interruption:
-            while progress.step < training.updates and not progress.finished:
+            while progress.step < self.time.updates and not progress.finished:
                 if self.callbacks.pause is not None and self.group.share(lambda: self.callbacks.pauses(progress.step)):
                     self.save(progress)
                     return 0
                 progress.step += 1
                 self.update(progress)
+                self.time.updated()
                 if progress.step % training.log_every == 0:
                     self.log(progress)
-                last = progress.step == training.updates
+                last = progress.step == self.time.updates
                 if progress.step == 1 < training.log_every:
                     self.display.first_loss(self.group.sum(self.window.clone())[0].item() / max(progress.window_tokens, 1))
                 due = progress.step % training.validate_every == 0 or progress.step == training.validate_first
-                if due or last or progress.finished:
+                if last or progress.finished or (due and self.time.affords()):
                     self.judge(progress)
                 signal = 0 if last or progress.finished else self.group.largest(interruption.signal or 0)
                 if progress.step % training.save_every == 0 or last or progress.finished or signal:
@@ -122,18 +124,17 @@ class Trainer:
 
     def resume(self) -> tuple[Progress, dict[str, Any]]:
         """Where the newest whole checkpoint left off, and what of the recipe has changed since."""
-        if self.directory is None or self.checkpoints is None:
-            return Progress(), {}
-        if self.group.first:
+        if self.directory is not None and self.group.first:
             sweep(self.directory / "best")
-        path = self.group.share(self.checkpoints.latest)
-        if path is None:
+        path = None if self.checkpoints is None else self.group.share(self.checkpoints.latest)
+        if path is None or self.directory is None:
             return Progress(), {}
         progress, changed = restore(path, self.model, self.optimizer, self.warn, self.identity)
         progress.best = whole_weights(self.directory / "best", progress.best, self.warn)
-        if self.group.first:  # which carries the sum of all
-            carried = {"loss": progress.window_loss, **progress.window_parts}
-            self.window.copy_(torch.tensor([carried.get(name, 0.0) for name in self.names], dtype=torch.float64))
+        carried = (
+            {"loss": progress.window_loss, **progress.window_parts} if self.group.first else {}
+        )  # which has the sum of all
+        self.window.copy_(torch.tensor([carried.get(name, 0.0) for name in self.names], dtype=torch.float64))
         progress.finished = progress.out_of_patience(self.training.patience, self.perfect)  # which may have been changed since
         return progress, changed
 
@@ -161,8 +162,7 @@ class Trainer:
             self.window += torch.where(finite, loss[1:] * tokens, 0.0)
             self.settle(progress)
         self.optimizer.zero_grad(set_to_none=True)
-        first = min(self.training.validate_first or self.training.validate_every, self.training.validate_every)
-        self.display.advance(progress.step, tokens, first)
+        self.display.advance(progress.step, tokens)
 
     def step_or_skip(self, progress: Progress, rows: Integers, tokens: int, loss: Tensor, norm: Tensor) -> None:
         finite = bool(torch.isfinite(norm))
@@ -190,7 +190,8 @@ class Trainer:
         return (self.training.seed * 1_000_003 + step * 8_191 + self.group.rank) & 0x7FFFFFFF
 
     def rate(self, progress: Progress) -> float:
-        share = SCHEDULES[self.training.schedule](progress.step, self.training.warmup, self.training.updates)
+        place = place_of(progress.step, self.training.updates, progress.pace)
+        share = SCHEDULES[self.training.schedule](place, self.training.warmup, self.training.updates)
         return self.training.learning_rate * share * progress.peak
 
     def backward(self, rows: Integers, tokens: int, step: int) -> Tensor:
@@ -221,10 +222,7 @@ class Trainer:
         self.note(step=step, skipped=f"{what} is not finite", rows=rows.tolist()[:8], of=len(rows))
         self.display.say(f"step {step}: {what} is not finite; the step is left out (rows {rows[:4]} ...)")
         if progress.skipped_in_a_row >= TOO_MANY_SKIPPED:
-            raise DivergedError(
-                f"step {step}: {what} was not finite {TOO_MANY_SKIPPED} times in a row{saved_in(self.directory)}. "
-                "Lower training.learning_rate or look at the named rows"
-            )
+            raise too_many(step, what, TOO_MANY_SKIPPED, self.directory)
 
     def log(self, progress: Progress) -> None:
         self.settle(progress, all_of_them=True)
@@ -244,14 +242,16 @@ class Trainer:
         refuse_infinite(self.model, progress.step, self.directory)
         self.objective.eval()
         scores = self.group.share(self.validate)
+        self.time.validated()
         found = Best(self.rank(scores), progress.step, scores["loss"])
-        best = found.beats(progress.best)
+        best = found.beats(progress.best, self.nothing)
         progress.waited = 0 if best else progress.waited + 1
         lower = progress.lowest is None or scores["loss"] < progress.lowest
         progress.lowest, progress.risen = (scores["loss"], 0) if lower else (progress.lowest, progress.risen + 1)
         if SCHEDULES[self.training.schedule].halves and progress.waited and progress.waited % 2 == 0:
             progress.peak /= 2
-        ranking = sorted([*progress.best, found], key=lambda one: one.rank, reverse=True)  # of equals, the first stays first
+        # of equals, the first stays first
+        ranking = sorted([*progress.best, found], key=lambda one: one.rank(self.nothing), reverse=True)
         progress.best = ranking[: self.training.average]
         tired = progress.out_of_patience(self.training.patience, self.perfect)
         progress.finished = progress.finished or tired
@@ -283,6 +283,7 @@ class Trainer:
         facts = {"threads": threads, "torch": version, "device": device, "identity": self.identity}
         loss, *others = window.tolist()
         parts = dict(zip(self.names[1:], others, strict=True))
+        progress.seconds = self.time.spent
         state = replace(progress, window_loss=loss, window_parts=parts, journal=self.journal.settle())
         self.checkpoints.save(self.model, self.optimizer, state, facts)
         if not progress.skipped_in_a_row:  # what was good before things went wrong stays

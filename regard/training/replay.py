@@ -1,4 +1,4 @@
-"""The way there and back of a batch as a CUDA graph, for the shapes that come again and again."""
+"""The forward and backward pass of a batch as a CUDA graph, for the shapes that come again and again."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -33,7 +33,10 @@ class Replay:
         return in_a_row(loss) * scale
 
     def __call__(self, batch: Batch, scale: float) -> Float[Tensor, "losses"]:
-        there = on_device(pad_to_multiple(batch, ROWS, COLUMNS, self.writes), self.device)
+        columns = (
+            1 if "lanes" in batch.columns else COLUMNS
+        )  # windows have one length, and their states go on from the last column
+        there = on_device(pad_to_multiple(batch, ROWS, columns, self.writes), self.device)
         return self.captured(torch.full((), scale, device=self.device), *parted(there))
 
 

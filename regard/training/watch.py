@@ -84,5 +84,12 @@ def refuse_infinite(model: nn.Module, step: int, directory: Path | None) -> None
         )
 
 
+def too_many(step: int, what: str, times: int, directory: Path | None) -> DivergedError:
+    return DivergedError(
+        f"step {step}: {what} was not finite {times} times in a row{saved_in(directory)}. "
+        "Lower training.learning_rate or look at the named rows"
+    )
+
+
 def saved_in(directory: Path | None) -> str:
     return "" if directory is None else f"; the last weights saved are in {directory / 'checkpoints'}"

@@ -335,6 +335,6 @@ def test_look_at_one_head_and_every_map_as_json(trained, tmp_path, monkeypatch):
     assert only["weights"] == row["weights"]
     assert [one["token"] for one in row["chances"]][-1] == "</s>"
     assert len(row["candidates"]) == 2
-    assert "has 1 layers and 1 heads" in refused("look", trained, "amicus", "--layer", "7")
+    assert "layers go from 1 to 1, heads from 1 to 1" in refused("look", trained, "amicus", "--layer", "7")
     assert "no map 'encoder'; it has cross" in refused("look", trained, "amicus", "--map", "encoder")
     assert "a rollout is of the self-attention of a Transformer" in refused("look", trained, "amicus", "--rollout")

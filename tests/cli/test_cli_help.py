@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 import yaml
@@ -11,6 +12,7 @@ from calling import regard
 import regard as package
 from regard import recipe
 from regard.cli import app
+from regard.cli.plain_help import plain
 from regard.corpora import CORPORA
 
 VERBS = [command.name or command.callback.__name__ for command in app.registered_commands]
@@ -78,3 +80,10 @@ def test_a_corpus_is_written_with_its_alignments(tmp_path):
     assert sorted(result.lines) == [str(file) for file in files]
     counts = {file.name: len(file.read_text().splitlines()) for file in files}
     assert {counts[f"train.{suffix}"] for suffix in ("la", "en", "align")} == {50}
+
+
+def test_versions_of_typer_that_name_no_kinds_keep_their_own_words():
+    """Before 0.29 an option has no `display_type`, and every command fell over it."""
+    older = SimpleNamespace(metavar=None, opts=["--beam"])
+    plain(older, None)
+    assert older.metavar is None

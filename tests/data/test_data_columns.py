@@ -70,6 +70,14 @@ def test_a_header_is_known_by_what_stands_below_it(name, form, tmp_path):
     assert ("say which to take" in told[0]) == (len(header) > 2)
 
 
+def test_a_name_may_have_a_comma(tmp_path):
+    below = "".join(f"{row},{(chance := random.Random(row)) and word(chance)},{word(chance)}\n" for row in range(20))
+    (tmp_path / "p.csv").write_text(f'Kunden-Nr.,Frage (dt.),"Antwort, kurz"\n{below}')
+    rows, told = rows_of(tmp_path / "p.csv")
+    assert len(rows) == 20
+    assert "its first row is a header (source: 'Frage (dt.)', target: 'Antwort, kurz')" in told[0]
+
+
 # first rows that are rows
 NO_HEADERS = {
     "as many digits": (("abc 12", "x12"), lambda chance, row: (f"{word(chance)} {row}", str(row))),

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch._subclasses.fake_tensor import FakeTensorDeviceMismatchError, FakeTensorMode
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "models"))
 from kinds import KINDS, small
@@ -85,5 +85,5 @@ def test_a_tensor_left_on_the_cpu_is_found(make):
     with no_elements() as (source, lengths):
         step, state = model.start(model.encode(reading(source, lengths)))
         logits = step(source[:, 0], state).logits
-        with pytest.raises(FakeTensorDeviceMismatchError, match="two devices"):
+        with pytest.raises(RuntimeError, match=r"two (different )?devices"):
             logits + torch.zeros(3, 1)

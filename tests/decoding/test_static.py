@@ -6,6 +6,7 @@ from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy
 import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -14,20 +15,21 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "models"))
 from kinds import KINDS, small
 from tiny import FEW, SETTINGS, SOON, tiny
 
-from regard.data.fields import texts
-from regard.data.tokenizers import CharacterTokenizer
+from regard.data.fields import Text, texts
+from regard.data.pictures import Image
+from regard.data.tokenizers import END, CharacterTokenizer
 from regard.decoding import recorded, slots
 from regard.decoding.ensemble import ensemble
 from regard.decoding.files import answered
 from regard.decoding.generator import TrainedGenerator
 from regard.decoding.recorded import Recorded, Recording, copies_of, copy_all
-from regard.decoding.rules import RULES
+from regard.decoding.rules import RULES, must
 from regard.decoding.sampling import Sampling
-from regard.decoding.searching import CACHES
 from regard.decoding.slots import SlotSearch, Waiting
 from regard.decoding.strides import Strides
 from regard.decoding.trained import Answers
 from regard.errors import UserError
+from regard.models import build, configure
 from regard.models.directory import Bundle
 from regard.nn.state import tensors_in, with_tensors
 from regard.recipe import Decoding
@@ -52,7 +54,7 @@ def in_use(name, scale=1.5, device="cpu", dtype=torch.float64):
 
 def same(trained, sources=TEXTS, **changes):
     """Tokens, ends and the order of hypotheses equal; scores but for rounding, for sums are as long as caches."""
-    expected, found = (trained.search(sources, cache=cache, **changes) for cache in CACHES)
+    expected, found = (trained.search(sources, cache=cache, **changes) for cache in ("dynamic", "static"))
     for one, other in zip(expected, found, strict=True):
         assert [(each.tokens, each.end) for each in other] == [(each.tokens, each.end) for each in one]
         for field in ("score", "log_prob"):
@@ -60,6 +62,23 @@ def same(trained, sources=TEXTS, **changes):
                 *([getattr(each, field) for each in side] for side in (other, one)), atol=1e-4, rtol=1e-4
             )
     return found
+
+
+def test_what_is_written_of_a_picture_is_as_long_as_max_length(tmp_path):
+    """A picture is one thing, and no text of one token whose output could not be long."""
+    torch.manual_seed(5)
+    half = {"kind": "transformer", "hidden_size": 8, "feedforward_size": 8, "layers": 1, "attention": {"heads": 2}}
+    reads = {**half, "input": {"kind": "patches", "side": 2}}
+    field, target = Image(4, 6, 1), Text(CharacterTokenizer(list("abcde")))
+    model = build(configure({"encoder": reads, "decoder": half}), field.shape, target.shape).double()
+    with torch.no_grad():
+        model.decoder.output.weight[END] = 0.0  # some other word is always likelier: outputs end where they must
+    numpy.save(tmp_path / "images.npy", numpy.random.default_rng(1).integers(0, 255, (3, 4, 6), numpy.uint8))
+    bundle = Bundle(model, {"source": field, "target": target}, Decoding(batch_tokens=60, max_length=24))
+    trained, sources = TrainedGenerator(bundle, "cpu"), [f"{tmp_path}/images.npy#{row}" for row in (1, 2, 3)]
+    for beam in (1, 3):
+        same(trained, sources, beam=beam)
+    assert {len(one[0].tokens) for one in trained.search(sources, cache="static", beam=1)} == {24}
 
 
 def grows(name):
@@ -134,6 +153,53 @@ def test_caches_get_more_room_for_long_outputs(name, beam):
     assert min(len(one.tokens) for each in found for one in each) >= 66
 
 
+IMAGES = {
+    "encoder": {
+        "kind": "transformer", "hidden_size": 8, "feedforward_size": 12, "layers": 1, "attention": {"heads": 2},
+        "norm_place": "pre",
+        "input": {"kind": "convolutions", "channels": [4, 6], "strides": [2, [2, 1]], "positions": "sinusoid"},
+    },
+    "decoder": {
+        "kind": "transformer", "hidden_size": 8, "feedforward_size": 12, "layers": 2, "attention": {"heads": 2},
+        "cross_attention": {"heads": 2}, "norm_place": "pre",
+    },
+}  # fmt: skip
+
+
+def reader_of_images(device="cpu", dtype=torch.float64):
+    """A model that hardly ever writes the end mark, and images as files give them."""
+    torch.manual_seed(5)
+    field, target = Image(12, 16, 1), CharacterTokenizer(list("abcdefghij"))
+    model = build(configure(IMAGES), field.shape, len(target)).eval().to(dtype)
+    for name, parameter in model.named_parameters():
+        parameter.data.mul_(1.0 if "norm" in name else 2.0)
+    model.decoder.output.weight.data[END] = 0.0
+    decoding = Decoding(batch_tokens=60, max_length=120)
+    trained = TrainedGenerator(Bundle(model, {"source": field, "target": Text(target)}, decoding), device)
+    return trained, [*torch.randint(0, 256, (9, 1, *field.features), dtype=torch.uint8).numpy()]
+
+
+def same_of_images(trained, images, **changes):
+    """Limits are those of the rule: a source without a length allows outputs of any."""
+    expected, found = (
+        trained.search_batch(images, trained.settings(cache=cache, **changes)) for cache in ("dynamic", "static")
+    )
+    assert all(found)
+    assert [[(one.tokens, one.end) for one in each] for each in found] == [
+        [(one.tokens, one.end) for one in each] for each in expected
+    ]
+    return [len(one.tokens) for each in found for one in each]
+
+
+@pytest.mark.parametrize("beam", [1, 5])
+def test_outputs_of_images_are_as_long_as_settings_say(beam):
+    """Where hardly an output ends, and there are more images than slots."""
+    trained, images = reader_of_images()
+    lengths = same_of_images(trained, images, beam=beam)
+    assert max(lengths) == 120
+    assert sorted(lengths)[len(lengths) // 2] > 100
+
+
 def search_of(trained, **changes):
     return trained.slot_search(trained.settings(cache="static", **changes))
 
@@ -153,6 +219,18 @@ def test_sentences_are_taken_in_as_others_are_finished():
     assert encoded[0] == [0, 1, 2, 3]
     assert [row for rows in encoded for row in rows] == list(range(8))
     assert len(encoded) > 2  # the long one goes on beside others
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+def test_what_is_finished_is_read_without_its_state(beam, monkeypatch):
+    """Caches are large: they are moved for those that go on, and where all are finished, nothing is."""
+    trained, moved = in_use(TWO[0]), []
+    select = slots.select_sentences
+    monkeypatch.setattr(slots, "select_sentences", lambda tree, *given: moved.append(tree) or select(tree, *given))
+    trained.search(["abc"] * 4, cache="static", beam=beam, batch_tokens=4096, min_length=5, max_length=6)
+    assert not moved
+    trained.search(["abc"] * 3, cache="static", beam=beam, batch_tokens=4096, min_length=5, max_length=6)
+    assert [getattr(tree, "state", "all") for tree in moved] == ["all", None]  # a spare slot is filled; three of four are read
 
 
 def test_spare_slots_repeat_a_sentence():
@@ -288,6 +366,21 @@ def test_not_a_number_is_an_error():
     for beam in (1, 3):
         with pytest.raises(UserError, match="not-a-number"):
             trained.search("ab", cache="static", beam=beam)
+
+
+def test_what_is_asked_of_the_model_and_of_words_does_not_grow_with_sentences(monkeypatch):
+    """Its limits, and what every output must have."""
+    trained, asked = in_use(TWO[0]), Counter()
+    limits, phrases = type(trained.model).limits.fget, must.tokens_of
+    monkeypatch.setattr(type(trained.model), "limits", property(lambda self: asked.update(["limits"]) or limits(self)))
+    monkeypatch.setattr(must, "tokens_of", lambda *given: asked.update(["phrases"]) or phrases(*given))
+    counts = []
+    for many in (2, 2, 40):
+        asked.clear()
+        trained.search_batch([[5, 6]] * many, trained.settings(cache="static", beam=1, batch_tokens=4096))
+        counts.append(dict(asked))
+    assert counts[1] == counts[2]
+    assert "phrases" not in counts[2]
 
 
 def test_rules_say_whether_they_are_static():

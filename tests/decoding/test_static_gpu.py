@@ -2,13 +2,15 @@
 
 import pytest
 import torch
-from test_static import TEXTS, TWO, in_use, same, search_of
+from test_static import TEXTS, TWO, in_use, reader_of_images, same, same_of_images, search_of
 
 from regard.decoding import slots
 from regard.nn.graphs import no_waiting
+from regard.nn.kernels.steps import early
 
 pytestmark = pytest.mark.gpu
 MORE = ["alone-two-way", "transformer-positions-rotary", "convolutional-convs2s", "recurrent-lstm-general-input_feeding"]
+MORE += ["transformer-positions-learned", "transformer-norm-rms-post", "transformer-feedforward-gelu"]
 
 
 def on_gpu(name, dtype=torch.float32):
@@ -78,3 +80,54 @@ def test_many_sentences_and_long_outputs():
     trained.model.to(torch.bfloat16)
     found = trained.search(lines, cache="static", beam=2, batch_tokens=4096, max_ratio=4.0, max_length=90)
     assert all(found)
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+def test_auto_is_static_on_a_gpu_by_our_kernels(beam):
+    """And encoders are replayed, until what was recorded is given back."""
+    trained = on_gpu(TWO[0])
+    for _ in range(3):
+        found = [[one.tokens for one in each] for each in trained.search(TEXTS[:8], beam=beam)]
+    assert found == [[one.tokens for one in each] for each in trained.search(TEXTS[:8], beam=beam, cache="dynamic")]
+    assert trained.slotted.strides.fused is not None
+    assert trained.slotted.encoding.recordings
+    assert not trained.slotted.encoding.refused
+    trained.release()
+    assert [[one.tokens for one in each] for each in trained.search(TEXTS[:8], beam=beam)] == found
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+def test_one_sentence_and_many_write_alike(beam):
+    """Few rows and many are multiplied by other kernels."""
+    trained = on_gpu(TWO[0])
+    lines = ["".join("abcde"[at] for at in torch.randint(5, (7,))) for _ in range(100)]
+    for _ in range(2):
+        many = trained.search(lines, beam=beam, batch_tokens=1 << 16)
+    alone = [trained.search(line, beam=beam) for line in lines[:10]]
+    assert [[one.tokens for one in each] for each in alone] == [[one.tokens for one in each] for each in many[:10]]
+
+
+@pytest.mark.parametrize("beam", [1, 5])
+def test_long_outputs_of_images(beam):
+    """Where hardly an output ends, and there are more images than slots."""
+    trained, images = reader_of_images("cuda", torch.float32)
+    for _ in range(3):
+        assert max(same_of_images(trained, images, beam=beam)) == 120
+    assert trained.slotted.strides.fused is not None
+    assert trained.slotted.advance.recordings
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize(("beam", "lines"), [(1, 1), (2, 2), (1, 8), (4, 2)])
+def test_early_launches_change_nothing(beam, lines, dtype, monkeypatch):
+    """Replayed and launched."""
+    outputs = []
+    for rows in (0, early.ROWS):
+        monkeypatch.setattr(early, "ROWS", rows)
+        trained = on_gpu(TWO[0], dtype)
+        for _ in range(5):
+            found = trained.search(["abcdeab"] * lines, beam=beam, min_length=20)
+            outputs.append([(one.tokens, one.log_prob) for each in found for one in each])
+    for one in outputs:
+        assert [tokens for tokens, _ in one] == [tokens for tokens, _ in outputs[0]]
+        assert [log_prob for _, log_prob in one] == pytest.approx([log_prob for _, log_prob in outputs[0]], rel=1e-3)

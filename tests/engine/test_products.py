@@ -32,7 +32,12 @@ def way(request, monkeypatch):
     return request.param
 
 
-@pytest.mark.parametrize(("rows", "outputs", "inputs"), [(1, 24, 40), (7, 24, 41), (16, 17, 3), (3, 130, 40), (12, 48, 40)])
+ODD = [(rows, 7 * rows + 1, 66 - rows) for rows in range(1, 18)]  # every remainder of a tile's rows
+
+
+@pytest.mark.parametrize(
+    ("rows", "outputs", "inputs"), [(1, 24, 40), (7, 24, 41), (16, 17, 3), (3, 130, 40), (12, 64, 40), *ODD]
+)
 def test_int8_is_the_product_of_rounded_integers(rows, outputs, inputs, way):
     weight, bias = torch.randn(outputs, inputs), torch.randn(outputs)
     inputs = torch.randn(rows, inputs) * torch.rand(rows, 1) * 50
@@ -77,7 +82,7 @@ def test_weights_that_were_rounded_before_stay_as_they_are():
     torch.testing.assert_close(same, scales)
 
 
-@pytest.mark.parametrize(("outputs", "inputs"), [(1, 1), (16, 4), (37, 10), (15, 8), (32, 7)])
+@pytest.mark.parametrize(("outputs", "inputs"), [(1, 1), (16, 4), (37, 10), (64, 8), (65, 7), (200, 9)])
 def test_rows_are_read_where_products_keep_them(outputs, inputs, way):
     """A matrix that stays rounded gives its integers to the product, and still is the same matrix."""
     plain = torch.randn(outputs, inputs)
@@ -134,6 +139,7 @@ def test_a_compiler_that_fails_leaves_nothing_behind(monkeypatch, tmp_path):
     broken = tmp_path / "broken-compiler"
     broken.write_text("#!/bin/sh\nexit 1\n")
     broken.chmod(0o755)
+    monkeypatch.delenv(native.SWITCH, raising=False)
     monkeypatch.setenv("CC", str(broken))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     assert native.library.__wrapped__() is None

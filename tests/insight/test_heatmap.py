@@ -116,7 +116,7 @@ def test_terminal_names_all_words_and_the_strongest():
 def test_terminal_shades_follow_the_weights():
     weights = np.array([[0.0, 0.25, 0.5], [0.75, 1.0, 0.0]])
     lines = terminal(Heatmap(["a", "b", "c"], ["x", "y"], weights), 80, color=False).splitlines()
-    assert lines[1:3] == ["x    ░░░▒▒▒ -> c", "y ▓▓▓███    -> b"]
+    assert lines[1:3] == ["x    ░░░▒▒▒ 0.50 -> c", "y ▓▓▓███    1.00 -> b"]
     assert lines[-1] == "0   ░░▒▒▓▓██ 1"
 
 
@@ -134,7 +134,7 @@ def test_long_sentences_continue_in_panels_with_every_row_summed_up_once():
 )
 def test_terminal_speaks_the_colours_the_terminal_knows(variable, code, monkeypatch):
     monkeypatch.setenv("COLORTERM", variable)
-    assert f"b \x1b[{code}m   \x1b[0m -> a" in terminal(HEATMAPS["single"], 40)
+    assert f"b \x1b[{code}m   \x1b[0m 1.00 -> a" in terminal(HEATMAPS["single"], 40)
 
 
 def test_no_color_is_heeded(monkeypatch):
@@ -386,7 +386,7 @@ def test_views_are_heads_or_means_of_them():
     assert AttentionMap("encoder_experts", 2, 1, maps[0].heatmap).name == "experts of the encoder, layer 2"  # no heads
     assert view(maps, View("encoder", rollout=True)) is maps[-1]
     for wanted, told in (
-        (View("cross", 3), "has 2 layers and 2 heads"),
+        (View("cross", 3), "layers go from 1 to 2, heads from 1 to 2"),
         (View("copy"), "no map 'copy'; it has cross, encoder"),
         (View("cross", rollout=True), "a rollout is of the self-attention of a Transformer"),
     ):

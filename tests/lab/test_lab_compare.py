@@ -10,8 +10,9 @@ from regard.decoding.load import load
 from regard.evaluation.comparison import Compared, compare, compare_each, p_value
 from regard.evaluation.evaluate import Question
 from regard.insight.curves import Bars, Picture, Series, figure_of
-from regard.lab.comparison import contenders, costs, curves, differences, judgement, relative
+from regard.lab.comparison import changed, contenders, costs, curves, differences, judgement, relative
 from regard.lab.systems import SMOKE
+from regard.recipe import Recipe, override, parse
 
 ROWS = [("a b", "a b"), ("b a", "b a"), ("a", "a"), ("b b a", "b b a"), ("a a", "a a"), ("b", "b")]
 SIZES = [4, 8, 16]
@@ -55,6 +56,17 @@ def test_a_table_of_three_runs(runs, tmp_path):
     assert regard("compare", *each[:2], "--pairs", pairs, "--no-speed", "--latex").out.startswith("\\begin{tabular}{lrr}")
 
 
+def test_what_the_recipes_differ_in_is_said(runs):
+    _, each = runs
+    first, second, _ = contenders(each, "cpu")
+    assert changed(first, first) == []
+    assert changed(first, second) == ["the recipe of size8 beside that of size4: model.decoder.hidden_size=8 (4)"]
+    values = ["training.updates=7", "training.patience=null", "data.train.pairs=other"]
+    dumped = override(second.recipe.model_dump(mode="json"), values)
+    (told,) = changed(first, second._replace(recipe=parse(Recipe, dumped)), most=2)
+    assert "that of size4: model.decoder.hidden_size=8 (4), training.patience=null (10) and 1 more" in told
+
+
 def test_curves_are_those_of_the_journals(runs):
     _, each = runs
     found = contenders(each, "cpu")
@@ -92,6 +104,8 @@ def test_bars_have_a_star_where_the_difference_is_significant_and_costs_are_rati
     ]
     figure = figure_of(Picture("", [Bars("", "", "", [judgement("b", results, 0)])]))
     assert [text.get_text() for text in figure.axes[0].texts] == ["20*"]
+    figure = figure_of(Picture("", [Bars("", "", "", [Series("", ["a", "b", "c", "d"], [0.3384, 18940.0, 999.7, 1.15e12])])]))
+    assert [text.get_text() for text in figure.axes[0].texts] == ["0.338", "18,900", "1e+03", "1.15e+12"]
 
 
 def test_no_difference_is_not_significant():

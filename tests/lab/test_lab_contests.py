@@ -13,7 +13,7 @@ from calling import regard
 from regard.decoding.forcing import Likelihood
 from regard.lab import alignment, bottleneck, captions, copying, order, summarisation, translation
 from regard.lab.contest import Claim, Contest
-from regard.lab.experiment import Asked, Setting, conduct
+from regard.lab.experiment import Asked, Setting, as_told, conduct
 from regard.lab.systems import Examined, System, by_length, recipe_of
 from regard.models import configure
 from regard.planning.lecture import ROWS
@@ -48,6 +48,15 @@ def test_a_table_has_means_and_claims_need_their_systems(tmp_path, monkeypatch):
     assert [note.partition(":")[0] for note in report.notes[:3]] == [
         "agrees with the lecture", "DISAGREES with the lecture", "not judged here",
     ]  # fmt: skip
+
+
+def test_hard_attention_that_has_not_learned_yet_says_nothing_of_generalising():
+    def judged(hard, hard_new, soft=90.0, soft_new=50.0):
+        row = {"none": (5.0, 0.0), "soft": (soft, soft_new), "hard": (hard, hard_new)}
+        rows = [{"name": name, "test exact": one, "test-new exact": two} for name, (one, two) in row.items()]
+        return captions.CONTEST.judged(list(row), rows)[1][1]
+
+    assert [judged(13.0, 0.0), judged(13.0, 60.0), judged(89.0, 60.0), judged(89.0, 40.0)] == [None, None, True, False]
 
 
 def test_no_bag_of_words_tells_the_order():
@@ -116,6 +125,14 @@ def test_a_summary_says_what_the_document_says_on_its_topic(words):
         assert words <= len(text.split()) < words + 10
 
 
+def test_a_length_that_few_documents_have_is_left_out(monkeypatch):
+    groups = [(50, 12, 40.0, 1.0), (100, 9, 90.0, 1.0), (None, 10, 30.0, 1.0)]
+    monkeypatch.setattr(summarisation, "scores", lambda tested, names: {})
+    monkeypatch.setattr(summarisation, "by_length", lambda tested, metric, ends: groups)
+    found = summarisation.judge(SimpleNamespace(test="test"))
+    assert found == {"test ROUGE-L, up to 50": 40.0, "test ROUGE-L, longer": 30.0}
+
+
 def test_every_entry_of_attention_is_aligned():
     systems = alignment.systems()
     assert list(systems) == [f"{part}-{name}" for part, table in alignment.PARTS.items() for name in table]
@@ -137,6 +154,17 @@ def test_every_system_is_a_model_in_every_setting(experiment, setting):
             budgets.add((recipe.training.updates, recipe.data.batch_tokens, recipe.training.learning_rate > 0))
     assert len(budgets) <= 1
     assert contest.lecture.keys() <= contest.systems.keys()
+
+
+def test_systems_that_have_hardly_begun_are_not_ranked():
+    """400 updates: BLEU of 0.3 to 23, which is when each begins to learn, not how well it translates."""
+    figures = {"transformer": 2.8, "bytenet": 4.8, "gnmt": 0.3, "convs2s": 22.9}
+    report = translation.CONTEST.report(
+        Asked(translation.EXPERIMENT.settings["quick"], list(figures), 1, Path()),
+        [{"name": name, "test BLEU": figure} for name, figure in figures.items()],
+    )
+    told = as_told(report, translation.EXPERIMENT.settings["quick"].judges)
+    assert told.notes[0].startswith("not judged here")
 
 
 def test_the_lectures_flops_are_those_of_the_plan():

@@ -1,6 +1,9 @@
 """A language model of one long text: windows that go on equal one pass; every token counts once; what dropout drops."""
 
+import gc
 import itertools
+import math
+import warnings
 
 import numpy as np
 import pytest
@@ -13,6 +16,7 @@ from regard.data.fields import Text
 from regard.data.tokenizers import END, PAD, START, train_tokenizer
 from regard.decoding import long_text
 from regard.decoding.load import in_use
+from regard.decoding.recent import Recent
 from regard.errors import UserError
 from regard.models import build, configure
 from regard.models.directory import Bundle
@@ -22,6 +26,8 @@ from regard.nn.recurrent.cells import CELLS
 from regard.nn.recurrent.layers import weight_dropped
 from regard.nn.recurrent.scan import scan
 from regard.recipe import Decoding, Tokenizer
+from regard.training.objective import Objective
+from regard.training.replay import Replay
 
 TEXT = [4, 5, END, 6, 7, 8, END, END, 5, 4, 8, END]
 FIXED = [name for name, cell in CELLS.items() if len(cell.State._fields) == cell.starts]
@@ -50,6 +56,19 @@ def test_windows_that_go_on_cost_what_one_pass_does(cell):
     torch.testing.assert_close(total, expected)
     again = model.loss(window_of(0, 12, False, END)).total  # a new epoch forgets
     torch.testing.assert_close(again, expected)
+
+
+def test_a_window_of_any_length_hands_its_last_state_on():
+    """What a GPU computes has other shapes; nothing is read after the end of a window."""
+    model = model_of()
+    model.open_lanes(1)
+    tokens, lanes = np.array([TEXT[:5]]), np.array([[1, END, 0]])
+    Replay(Objective(model), "float32", torch.device("cpu"))(
+        Batch({"target": Column(tokens), "lanes": Column(lanes, times=0)}), 1.0
+    )
+    found = model.carried[1].clone()
+    model.loss(window_of(0, 5, False, END))
+    torch.testing.assert_close(found, model.carried[1])
 
 
 def test_gradients_end_where_a_window_begins_and_lane_0_is_nobodys():
@@ -164,6 +183,28 @@ def test_what_is_known_of_an_equation_keeps_no_dropped_weights():
     assert numbers_of(first) == numbers_of(second) == numbers_of(cell)
 
 
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+@pytest.mark.parametrize("cell", ["lstm", "gru", "mut1"])
+def test_a_step_with_dropped_weights_leaves_nothing_that_leads_to_the_weights(cell, precision):
+    """What is left would keep their nodes of the graph of gradients, which belong to the stream of the step that made them: a
+    CUDA graph that is recorded on another stream afterwards is refused for waiting for that one."""
+    model = model_of(cell=cell, weight_drop=0.5, word_dropout=0.2, locked=True).train()
+    model.open_lanes(2)
+    replay = Replay(Objective(model, penalties={"activation": 1.0}), precision, torch.device("cpu"))
+    lanes = Column(np.array([[1, END, 0], [2, END, 0]]), times=0)
+    batch = Batch({"target": Column(np.array([TEXT[:3], TEXT[3:6]])), "lanes": lanes})
+    gc.collect()
+    gc.disable()
+    try:
+        replay(batch, 1.0)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # some objects warn when they are asked what they are
+            left = [one for one in gc.get_objects() if isinstance(one, torch.Tensor) and one.grad_fn is not None]
+    finally:
+        gc.enable()
+    assert [type(one.grad_fn).__name__ for one in left] == []
+
+
 @pytest.mark.parametrize("cell", [name for name in CELLS if name not in FIXED])
 def test_a_cell_without_a_recurrent_matrix_drops_none(cell):
     with pytest.raises(UserError, match="weight_drop is for cells with"):
@@ -206,3 +247,24 @@ def test_a_recurrent_model_alone_is_torchs_lstm_over_source_start_mark_and_targe
     torch.testing.assert_close(model.loss(batch).total, expected)  # of the target alone
     with pytest.raises(UserError, match=r"one table of words.*data\.tokenizer\.shared=true"):
         build(configure({"kind": "recurrent_alone"}), 9, 8)
+
+
+@pytest.mark.parametrize(("budget", "words"), [(3, 4), (64, 4), (64, 100)])
+def test_recent_words_are_looked_back_at(budget, words):
+    """Against the equation of Grave et al. 2017, token by token."""
+    trained, again = scorer("recurrent", 4, budget), Recent(words, sharpness=2.0, share=0.3)
+    tokens = [word for row in trained.target.encode(ROWS * 3) for word in (*row, END)]
+    read = [START if word == END else word for word in [END, *tokens[:-1]]]
+    steps, _ = trained.model.read_on(torch.tensor([read]), torch.zeros(1, trained.model.decoder.state_size))
+    states = steps.outputs[0].detach().double()
+    chances = trained.model.logits(steps)[0].detach().double().softmax(-1)
+    trained.recent = again
+    found = [number for one in trained.score(ROWS * 3, token_scores=True) for number in one.token_scores]
+    for place, token in enumerate(tokens):
+        chance = chances[place, token].item()
+        before = range(max(place - words, 0), place)
+        if before:
+            weights = {i: math.exp(2.0 * float(states[place] @ states[i])) for i in before}
+            copied = sum(weight for i, weight in weights.items() if tokens[i] == token) / sum(weights.values())
+            chance = 0.7 * chance + 0.3 * copied
+        assert found[place] == pytest.approx(math.log(chance), abs=1e-4)

@@ -48,5 +48,6 @@ def test_there_are_such_files():
         "flash",
         "layers",
         "scans",
+        "steps",
         "words",
     ]

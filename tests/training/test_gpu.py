@@ -133,8 +133,9 @@ def test_windows_are_replayed_as_they_are_computed_and_hand_their_state_on(tmp_p
     assert replayed.replay.captured.recordings
     assert not replayed.replay.captured.refused
     assert losses[1] == pytest.approx(losses[0], rel=1e-3)
-    torch.testing.assert_close(replayed.model.carried, direct.model.carried, rtol=1e-2, atol=1e-3)
-    assert direct.model.carried.abs().sum() > 0
+    found, expected = (one.model.carried[1:] for one in (replayed, direct))  # lane 0 is that of rows which only fill up a batch
+    torch.testing.assert_close(found, expected, rtol=1e-2, atol=1e-3)
+    assert expected.abs().sum() > 0
 
 
 @pytest.mark.parametrize(

@@ -41,6 +41,18 @@ def scripted(monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("name", "scores", "losses", "best"),
+    [("bleu", [0.02, 0.0, 0.4], [5.0, 3.0, 4.0], [2, 3, 1]), ("bleu", [0.02, 1.1, 0.4], [5.0, 6.0, 4.0], [2, 3, 1]),
+     ("cer", [85.5, 76.0, 157.0], [5.0, 4.0, 3.0], [3, 2, 1]), ("cer", [74.0, 100.0, 140.0], [5.0, 4.0, 3.0], [1, 3, 2]),
+     ("wer", [91.0, 95.0, 178.0], [5.0, 4.0, 3.0], [3, 2, 1]), ("wer", [89.0, 95.0, 178.0], [5.0, 4.0, 3.0], [1, 3, 2])],
+)  # fmt: skip
+def test_outputs_that_are_as_good_as_none_are_told_apart_by_the_loss(scripted, name, scores, losses, best):
+    progress = scripted([*scores, 0.0], [*losses, 9.0], "training.average=3", name=name)
+    assert [one.step for one in progress.best] == best
+    assert [one.score for one in progress.best] == [METRICS[name].rank(scores[step - 1]) for step in best]
+
+
+@pytest.mark.parametrize(
     "name", [name for name, metric in METRICS.items() if metric.needs in TrainedGenerator.gives and name != "pointing"]
 )
 def test_every_metric_can_be_validated_by(name, tmp_path):

@@ -25,6 +25,7 @@ class SearchStep(NamedTuple):
     room: Int[Tensor, "rows"] | None = None  # how many words there may still be, this one and the end mark included
 
     banks: Int[Tensor, "rows vocabulary"] | None = None  # a beam keeps some hypotheses of each of these (`must.py`)
+    missing: Int[Tensor, "rows"] | None = None  # words before an end mark, where `log_probs` are still logits (`fused.py`)
 
     def forbid(self, words: Bool[Tensor, "#rows #vocabulary"]) -> "SearchStep":
         return self._replace(log_probs=self.log_probs.masked_fill(words, FORBIDDEN))

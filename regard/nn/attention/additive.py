@@ -92,9 +92,7 @@ class _ScoreKeys(torch.autograd.Function):
         raised = exponential(query)
         ctx.save_for_backward(raised, keys, score_vector)
         ctx.sums = sums
-        one, whole = score_vector.new_ones(score_vector.shape[1]), score_vector.sum(dim=1)[:, None]
-        parts = [whole - 2 * weigh(ratio(row, keys, one), score_vector) for row in raised.unbind(2)]
-        return torch.stack(parts, dim=2)
+        return bind_raised(keys, score_vector)(raised)
 
     @staticmethod
     @once_differentiable
@@ -143,12 +141,26 @@ def ratio(query: Float[Tensor, "batch heads size"], keys: Keys, one: Float[Tenso
     return torch.addcmul(one, query[:, :, None], keys).reciprocal_()
 
 
+def bind_raised(keys: Keys, score_vector: Float[Tensor, "heads size"]) -> Callable[[Queries], Scores]:
+    """Σ v - 2 v · r of e^{2q}, for these e^{2k}."""
+    one, whole = score_vector.new_ones(score_vector.shape[1]), score_vector.sum(dim=1)[:, None]
+
+    def score(queries: Queries) -> Scores:
+        parts = [whole - 2 * weigh(ratio(row, keys, one), score_vector) for row in queries.unbind(2)]
+        return torch.stack(parts, dim=2)
+
+    return score
+
+
 def bind_additive(
     keys: Keys, score_vector: Float[Tensor, "heads size"], activation: str = "tanh"
 ) -> Callable[[Queries], Scores]:
     """`additive` of these keys as a function for one pass over a target."""
     if keys.device.type != "cpu" or activation != "tanh" or too_large(keys):  # a GPU has its own kernels
         return lambda query: in_chunks(query, keys, score_vector, activation)
+    if not torch.is_grad_enabled():
+        without = bind_raised(exponential(keys.contiguous()), score_vector)
+        return lambda query: without(exponential(query)) if query.shape[2] else in_chunks(query, keys, score_vector, activation)
     sums = KeySums()
     raised, tied = apply(_TieKeys, keys.contiguous(), score_vector, sums)
 

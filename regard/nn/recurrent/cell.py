@@ -70,6 +70,12 @@ class Cell(nn.Module):
         gives (h, m, or what was read of a tape) where it enters a product: recurrent dropout."""
         raise NotImplementedError
 
+    def run(
+        self, projected: Float[Tensor, "batch time width"], state: CellState, active: Bool[Tensor, "batch time 1"] | None
+    ) -> tuple[Float[Tensor, "batch time hidden"], CellState] | None:
+        """All steps without a mask, the outputs and the last state; None where a cell has no way of its own to them."""
+        return None
+
     def freeze(self, active: Bool[Tensor, "batch 1"], new: CellState, old: CellState) -> CellState:
         """A row that has ended keeps its state."""
         return self.State(*(torch.where(active, after, before) for after, before in zip(new, old, strict=True)))
