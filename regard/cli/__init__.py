@@ -31,7 +31,7 @@ from regard.cli import (
 )
 from regard.cli.importing import with_imports
 from regard.cli.plain_help import Command, Group
-from regard.cli.ranks import die_of_ctrl_c, first_to_tell
+from regard.cli.ranks import die_of_ctrl_c, first_to_tell, leave, under_torchrun
 from regard.errors import UserError
 from regard.memory import is_shortage, tell_shortage
 
@@ -79,6 +79,10 @@ def main() -> None:
     die_of_ctrl_c()
     try:
         app(prog_name="regard")
+    except SystemExit as ending:
+        if under_torchrun():
+            leave(ending.code)
+        raise
     except (UserError, OSError, MemoryError, RuntimeError) as error:
         told = tell(error)
         if "--debug" in sys.argv or told is None:

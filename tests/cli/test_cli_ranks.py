@@ -123,3 +123,16 @@ def test_a_ctrl_c_that_torchrun_passes_on_does_not_leave_at_once(monkeypatch):
             interruption.handle(signal.SIGINT, None)
         with pytest.raises(KeyboardInterrupt):
             interruption.handle(signal.SIGINT, None)
+
+
+MAIN = "import atexit, regard.cli; atexit.register(print, 'teardown'); regard.cli.main()"
+
+
+@pytest.mark.parametrize(("words", "code"), [(["--version"], 0), (["no-such-verb"], 2)])
+@pytest.mark.parametrize("ranks", [True, False])
+def test_under_torchrun_a_process_ends_without_the_teardown_in_which_gloo_may_abort(words, code, ranks):
+    environment = {**os.environ, "TORCHELASTIC_RUN_ID": "1"} if ranks else os.environ
+    ended = subprocess.run([sys.executable, "-c", MAIN, *words], env=environment, capture_output=True, text=True, timeout=60)
+    assert ended.returncode == code
+    assert "regard" in ended.stdout + ended.stderr  # what was printed has come through the pipe
+    assert ("teardown" in ended.stdout) == (not ranks)
