@@ -1,4 +1,5 @@
-"""What happened, one JSON object a line. Nothing in it depends on the clock: a resumed run writes the same bytes."""
+"""What happened, one JSON object a line. It has no times in it: a resumed run writes the same bytes. Only what a run with
+`training.minutes` has decided by the clock stands in it too."""
 
 import json
 import os

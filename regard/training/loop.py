@@ -25,7 +25,7 @@ from regard.training.feed import Feed, pieces_of
 from regard.training.interruption import interruptions
 from regard.training.journal import Journal
 from regard.training.objective import Objective, in_a_row, options_of
-from regard.training.pacing import Pacing, place_of, updates_of
+from regard.training.pacing import Pacing, pace_of, place_of
 from regard.training.replay import Replay
 from regard.training.schedules import SCHEDULES
 from regard.training.timekeeping import Timekeeper
@@ -80,7 +80,7 @@ class Trainer:
         self.journal = None if kept is None else Journal(kept / "journal.jsonl", progress.journal)
         if self.journal is not None and (lost := self.journal.lost):
             print_warning(f"{self.journal.path}: {lost:,} bytes of what happened before step {progress.step} are lost")
-        updates, events = updates_of(self.training.updates, progress.pace), None if kept is None else kept / "events"
+        updates, events = pace_of(self.training.updates, progress.pace).updates, None if kept is None else kept / "events"
         self.display = Display(updates, progress.step, events, talk and self.group.first)
         self.time = Timekeeper(self.training, self.group, progress, self.callbacks.began, self.display, self.note)
         if changed:
@@ -131,10 +131,11 @@ class Trainer:
             return Progress(), {}
         progress, changed = restore(path, self.model, self.optimizer, self.warn, self.identity)
         progress.best = whole_weights(self.directory / "best", progress.best, self.warn)
-        carried = (
-            {"loss": progress.window_loss, **progress.window_parts} if self.group.first else {}
-        )  # which has the sum of all
-        self.window.copy_(torch.tensor([carried.get(name, 0.0) for name in self.names], dtype=torch.float64))
+        if changed.keys() & {"training.updates", "training.minutes"}:
+            progress.pace = None  # it was decided for others
+        if self.group.first:  # which carries the sum of all
+            carried = {"loss": progress.window_loss, **progress.window_parts}
+            self.window.copy_(torch.tensor([carried.get(name, 0.0) for name in self.names], dtype=torch.float64))
         progress.finished = progress.out_of_patience(self.training.patience, self.perfect)  # which may have been changed since
         return progress, changed
 
@@ -190,7 +191,7 @@ class Trainer:
         return (self.training.seed * 1_000_003 + step * 8_191 + self.group.rank) & 0x7FFFFFFF
 
     def rate(self, progress: Progress) -> float:
-        place = place_of(progress.step, self.training.updates, progress.pace)
+        place = place_of(progress.step, progress.pace)
         share = SCHEDULES[self.training.schedule](place, self.training.warmup, self.training.updates)
         return self.training.learning_rate * share * progress.peak
 

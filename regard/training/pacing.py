@@ -33,18 +33,14 @@ class Pace(NamedTuple):
         return self.at + min(max(step - self.since, 0) / left, 1.0) * (self.recipe - self.at)
 
 
-def own(updates: int, pace: Pace | None) -> Pace:
-    """As the recipe has it, unless something else was decided for so many updates."""
-    return Pace(0, 0.0, updates, updates) if pace is None or pace.recipe != updates else pace
+def pace_of(updates: int, decided: Pace | None) -> Pace:
+    """As the recipe has it, unless something else was decided."""
+    return Pace(0, 0.0, updates, updates) if decided is None else decided
 
 
-def updates_of(updates: int, pace: Pace | None) -> int:
-    return own(updates, pace).updates
-
-
-def place_of(step: int, updates: int, pace: Pace | None) -> int | float:
+def place_of(step: int, decided: Pace | None) -> int | float:
     """In the recipe's schedule."""
-    return step if pace is None or pace.recipe != updates else pace.place(step)
+    return step if decided is None else decided.place(step)
 
 
 class Timing:

@@ -33,9 +33,7 @@ class Replay:
         return in_a_row(loss) * scale
 
     def __call__(self, batch: Batch, scale: float) -> Float[Tensor, "losses"]:
-        columns = (
-            1 if "lanes" in batch.columns else COLUMNS
-        )  # windows have one length, and their states go on from the last column
+        columns = 1 if "lanes" in batch.columns else COLUMNS  # the state of a window goes on from its last column
         there = on_device(pad_to_multiple(batch, ROWS, columns, self.writes), self.device)
         return self.captured(torch.full((), scale, device=self.device), *parted(there))
 

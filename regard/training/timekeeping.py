@@ -6,7 +6,7 @@ from regard.recipe import Training
 from regard.training.checkpoint import Progress
 from regard.training.display import Display
 from regard.training.distributed import Group
-from regard.training.pacing import Pacing, Timing, own, updates_of
+from regard.training.pacing import Pacing, Timing, pace_of
 
 
 class Timekeeper:
@@ -29,7 +29,7 @@ class Timekeeper:
     @property
     def updates(self) -> int:
         """Of the whole run, as far as is known now."""
-        return updates_of(self.training.updates, self.progress.pace)
+        return pace_of(self.training.updates, self.progress.pace).updates
 
     def validations(self) -> list[int]:
         """The steps of those to come."""
@@ -44,7 +44,7 @@ class Timekeeper:
         self.display.tell_time(self.progress.step, self.timing, self.validations())
 
     def end_in_time(self, pacing: Pacing) -> None:
-        step, before = self.progress.step, own(self.training.updates, self.progress.pace)
+        step, before = self.progress.step, pace_of(self.training.updates, self.progress.pace)
         pace = self.group.share(lambda: pacing.decide(step, before))
         if pace != before:
             self.progress.pace = pace

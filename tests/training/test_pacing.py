@@ -12,7 +12,7 @@ from regard import run
 from regard.training import loop, timekeeping
 from regard.training.display import Display
 from regard.training.journal import read_journal
-from regard.training.pacing import Pace, Pacing, Timing, own, place_of
+from regard.training.pacing import Pace, Pacing, Timing, pace_of
 from regard.training.schedules import SCHEDULES
 
 
@@ -26,7 +26,7 @@ class Clock:
 
 def simulated(minutes, updates, every, seconds, validation, began=0.0):
     """Step n takes seconds(n): the updates that are made, the seconds until scores are due, the decisions, the validations."""
-    clock, pace, decisions, validations = Clock(), own(updates, None), [], 0
+    clock, pace, decisions, validations = Clock(), pace_of(updates, None), [], 0
     clock.now = 100.0 + began
     pacing, step = Pacing(minutes, every, 100.0, clock=clock), 0
     pacing.timing.last = clock.now
@@ -83,9 +83,9 @@ def test_too_few_updates_are_made_all_the_same():
 
 @pytest.mark.parametrize("name", ["cosine", "linear", "constant"])
 def test_the_rate_goes_on_where_it_was_and_ends_where_it_would(name):
-    pace, steps = own(1000, None), list(range(1, 1001))
+    pace, steps = pace_of(1000, None), list(range(1, 1001))
     for since, updates in ((30, 600), (200, 300), (250, 400)):  # the first of them in the warm-up
-        pace = Pace(since, place_of(since, 1000, pace), updates, 1000)
+        pace = Pace(since, pace.place(since), updates, 1000)
         steps = [*steps[:since], *(pace.place(step) for step in range(since + 1, updates + 1))]
     assert len(steps) == 400
     rates = [SCHEDULES[name](step, 100, 1000) for step in steps]
@@ -153,12 +153,17 @@ def test_resumed_with_the_same_decisions_it_ends_with_the_same_bytes(step, scrip
     assert digests(tmp_path / "run") == digests(tmp_path / "calm")
 
 
-def test_other_updates_in_the_recipe_are_counted_anew(scripted, tmp_path, monkeypatch):
+@pytest.mark.parametrize(("change", "last"), [({"updates": 34}, 34), ({"minutes": 9.0}, 30), ({"minutes": None}, 30)])
+def test_other_updates_or_minutes_in_the_recipe_are_counted_anew(change, last, scripted, tmp_path, monkeypatch):
+    """Of a run that ended after 16 updates, for its time was up."""
     run.train(scripted, tmp_path / "run", talk=False)
     monkeypatch.setattr(Scripted, "script", {})
-    longer = scripted.model_copy(update={"training": scripted.training.model_copy(update={"updates": 34})})
+    longer = scripted.model_copy(update={"training": scripted.training.model_copy(update=change)})
     run.train(longer, tmp_path / "run", resume=True, talk=False)
-    assert max((tmp_path / "run" / "checkpoints").glob("step-*")).name == "step-000000034"
+    assert max((tmp_path / "run" / "checkpoints").glob("step-*")).name == f"step-{last:09d}"
+    rates = {row["step"]: row["lr"] for row in read_journal(tmp_path / "run" / "journal.jsonl") if "lr" in row}
+    training = longer.training
+    assert rates[last - last % 3] == training.learning_rate * SCHEDULES["cosine"](last - last % 3, training.warmup, last)
 
 
 def test_the_first_rows_alone_are_validated_on(tmp_path, monkeypatch):
