@@ -59,11 +59,13 @@ def chosen_recipe(files: Files, overrides: Overrides, minutes: float | None, tal
 def in_time(wanted: Recipe, fitted: Recipe, minutes: float, overrides: Overrides) -> Recipe:
     """An update may take longer than it seemed, or half as long: the run looks at the clock too, unless the user set its
     updates, and comes down from up to twice as many."""
-    if "training.updates" in {key for key, _ in changes(overrides)}:
+    own, training = {key for key, _ in changes(overrides)}, fitted.training
+    if "training.updates" in own:
         return fitted
-    training = fitted.training
     updates = min(wanted.training.updates, 2 * training.updates)
-    bound = {"minutes": minutes, "updates": updates, "warmup": round(training.warmup * updates / training.updates)}
+    bound = {"minutes": minutes, "updates": updates}
+    if "training.warmup" not in own:
+        bound["warmup"] = round(training.warmup * updates / training.updates)
     return parse(Recipe, override(fitted.model_dump(mode="json"), {f"training.{key}": value for key, value in bound.items()}))
 
 

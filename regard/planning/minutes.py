@@ -13,6 +13,7 @@ from regard.planning.example import shapes_of
 from regard.planning.lengths import lengths_of
 from regard.planning.rate import tokens_a_second
 from regard.recipe import Recipe
+from regard.run import metric_of
 from regard.training.display import Display
 
 Say = Callable[[str], None]
@@ -45,23 +46,24 @@ def within(minutes: float, recipe: Recipe, overrides: Overrides = (), talk: bool
     else:
         say(f"{possible:,.0f} updates instead of {recipe.training.updates:,}, to be done in {minutes:g} minutes")
     updates = max(int(possible), LEAST)
-    fitted = {**counts(recipe, updates), **validated(recipe, possible, own, say)}
+    fitted = {**counts(recipe, updates, own), **validated(recipe, possible, own, say)}
     return recipe.model_copy(update={"training": recipe.training.model_copy(update=fitted)})
 
 
 def validated(recipe: Recipe, updates: float, own: set[str], say: Say) -> dict[str, int]:
     """A validation writes outputs, and each takes about as long as to train on its row: of so many rows that all validations
     together get a quarter of the time."""
-    training = recipe.training
-    if METRICS[training.validate_by or "loss"].needs != "outputs" or "training.validate_rows" in own:
+    training, data = recipe.training, recipe.data
+    if METRICS[metric_of(recipe)].needs != "outputs" or "training.validate_rows" in own:
         return {}
-    lengths = lengths_of(recipe.data, configure(recipe.model), None, None).lengths
+    lengths = lengths_of(data, configure(recipe.model), None, None).lengths
     validations = 2 + training.updates / training.validate_every
-    rows = int(updates * lengths.rows(recipe.data.batch_tokens) * (1 - TRAINING) / TRAINING / validations)
-    if rows >= HELD_OUT and recipe.data.valid is None:
+    rows = int(updates * lengths.rows(data.batch_tokens) * (1 - TRAINING) / TRAINING / validations)
+    if rows >= (data.held_out or HELD_OUT) and data.valid is None:
         return {}
-    say(f"the first {max(rows, FEWEST_ROWS):,} rows held out are validated on (training.validate_rows), all at the end")
-    return {"validate_rows": max(rows, FEWEST_ROWS)}
+    rows = max(rows, FEWEST_ROWS)
+    say(f"a validation is of {rows:,} rows at most (training.validate_rows); at the end there may be time for all")
+    return {"validate_rows": rows}
 
 
 def less(recipe: Recipe, own: set[str]) -> tuple[str, Recipe] | None:
@@ -79,10 +81,10 @@ def less(recipe: Recipe, own: set[str]) -> tuple[str, Recipe] | None:
     return f"a model of half the size ({'  '.join(sizes)})", smaller
 
 
-def counts(recipe: Recipe, updates: int) -> dict[str, int]:
+def counts(recipe: Recipe, updates: int, own: set[str]) -> dict[str, int]:
     """All that a recipe counts in updates, in proportion."""
     share = updates / recipe.training.updates
-    keys = "warmup", "validate_every", "save_every"
+    keys = [key for key in ("warmup", "validate_every", "save_every") if f"training.{key}" not in own]
     return {"updates": updates, **{key: max(round(share * getattr(recipe.training, key)), 5) for key in keys}}
 
 
