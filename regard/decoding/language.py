@@ -164,6 +164,10 @@ class TrainedLanguageModel(TeacherForced):
         if self.model.window is not None:
             likelihoods = self.in_one(targets, token_scores)
             return likelihoods[0] if alone else likelihoods
+        if self.recent is not None:
+            raise UserError(
+                "`recent` looks back in one long text, and each row is a text of its own to this model (model.window)"
+            )
         problems = self.problems([[]] * len(targets), targets)
         results: list[Likelihood | None] = [None] * len(texts)
         for rows in batches(

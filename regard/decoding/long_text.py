@@ -31,15 +31,16 @@ def cut(count: int, length: int, earlier: int) -> Cut:
 
 
 def log_probs(model: LanguageModel, text: Integers, budget: int, recent: Recent | None = None) -> Float[np.ndarray, "tokens"]:
-    """A recurrent model knows all that its lane has read, at least EARLIER tokens; a Transformer at least half a window.
-    `budget` tokens are computed at a time. `recent`: words come again."""
+    """A recurrent model knows all that its lane has read, at least EARLIER tokens and all that it looks back at; a Transformer
+    at least half a window. `budget` tokens are computed at a time. `recent`: words come again."""
     size, window, found = model.decoder.state_size, model.window or len(text), np.zeros(len(text))
-    lanes, asked = cut(len(text), LANE, EARLIER) if size else cut(len(text), window - window // 2, window // 2)
+    earlier, piece = (EARLIER, len(text)) if recent is None else (max(EARLIER, recent.words), PIECE)
+    lanes, asked = cut(len(text), LANE, earlier) if size else cut(len(text), window - window // 2, window // 2)
     rows = len(lanes) if size else max(budget // window, 1)
-    time = max(budget // len(lanes), 1) if size else window
+    time = min(max(budget // len(lanes), 1), piece) if size else window  # a Transformer reads its window in one
     for first in range(0, len(lanes), rows):
         part = slice(first, first + rows)
-        for begin, each in read_along(model, text, lanes[part], time if recent is None else min(time, PIECE), recent):
+        for begin, each in read_along(model, text, lanes[part], time, recent):
             here = part, slice(begin, begin + each.shape[1])
             found[lanes[here][asked[here]]] = each.double().cpu().numpy()[asked[here]]
     return found

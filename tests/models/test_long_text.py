@@ -268,3 +268,27 @@ def test_recent_words_are_looked_back_at(budget, words):
             copied = sum(weight for i, weight in weights.items() if tokens[i] == token) / sum(weights.values())
             chance = 0.7 * chance + 0.3 * copied
         assert found[place] == pytest.approx(math.log(chance), abs=1e-4)
+
+
+@pytest.mark.parametrize("body", TEXTS)
+def test_looking_back_changes_nothing_else_and_does_not_depend_on_lanes(body, monkeypatch):
+    """A Transformer sees its window as before, and the first words of a lane have as much to look back at."""
+    rows = ROWS * 3
+    trained = scorer(body, 6)
+    alone = [one.log_prob for one in trained.score(rows)]
+    monkeypatch.setattr(long_text, "PIECE", 2)
+    trained.recent = Recent(200, share=0.0)
+    assert [one.log_prob for one in trained.score(rows)] == pytest.approx(alone, abs=1e-4)
+    trained.recent = Recent(200, share=0.5)
+    looked = [one.log_prob for one in trained.score(rows)]
+    assert looked != pytest.approx(alone, abs=1e-2)
+    monkeypatch.setattr(long_text, "LANE", 7)
+    monkeypatch.setattr(long_text, "EARLIER", 1)
+    assert [one.log_prob for one in trained.score(rows)] == pytest.approx(looked, abs=1e-4)
+
+
+def test_where_each_row_is_a_text_nothing_is_looked_back_at():
+    trained = scorer("recurrent", None)
+    trained.recent = Recent()
+    with pytest.raises(UserError, match=r"`recent` looks back in one long text.*model\.window"):
+        trained.score(ROWS)
