@@ -55,6 +55,8 @@ def check(recipe: Recipe) -> None:
     model = fitting(config, shapes, choose_device(training.device, int(os.environ.get("LOCAL_RANK", "0"))))
     if "guided" in training.penalties and "shift" in training.augment:
         raise RecipeError("training.augment.shift moves images, and the boxes that guide attention stay: leave one of them out")
+    if training.frequencies and training.start_from is not None:
+        raise RecipeError("training.frequencies: the weights of training.start_from know them already; leave one of them out")
     if training.risk is not None:
         refuse_unread(model, shapes[0])
         refuse_hard_attention(model)

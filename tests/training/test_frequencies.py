@@ -107,3 +107,11 @@ def test_states_of_the_decoder_do_not_all_become_one(tmp_path, monkeypatch):
 
     assert constant(False) > 0.7
     assert constant(True) < 0.55
+
+
+def test_weights_that_know_them_already_are_not_begun_with(tmp_path):
+    """They would be read over the bias, and nobody told."""
+    run.train(recipe(tmp_path, TRANSLATES), tmp_path / "run", talk=False)
+    made = recipe(tmp_path, TRANSLATES, f"training.start_from={tmp_path / 'run'}")
+    with pytest.raises(UserError, match=r"training\.frequencies: the weights of training\.start_from know them"):
+        run.train(made, tmp_path / "again", talk=False)
