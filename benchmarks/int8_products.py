@@ -1,4 +1,4 @@
-"""How fast native.c multiplies: JSON rows with products per second and bytes of weights per second, one thread.
+"""How fast products.c multiplies integers: JSON rows with products per second and bytes of weights per second, one thread.
 
 python benchmarks/int8_products.py
 

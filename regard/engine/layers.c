@@ -1,7 +1,7 @@
 /* All layers of a Transformer's decoder for one word of each row, in one call; and an LSTM's steps. */
-#include "native.c"
+#include "products.c"
+#include "attention.c"
 #include <math.h>
-#include <stdlib.h>
 
 enum { LAYER_NORM, RMS_NORM, FIXED_NORM };     /* in the order of NORMS in steps.py */
 enum { RELU, GELU, SWISH, SWIGLU };            /* and of ACTIVATIONS */
@@ -23,10 +23,10 @@ typedef struct {
 } Stack;
 
 typedef struct {
-    long rows, times, places, slots, sharers, source;
-    uint16_t *own;                             /* bfloat16 [layers][slots][heads][places][key + value] */
+    long rows, times, places, slots, sharers, source, half;     /* half: keys and values are bfloat16, not float32 */
+    void *own;                                 /* [layers][slots][heads][places][key + value] */
     const int64_t *ancestors;                  /* [rows][times], or none: each row has its own slot */
-    const uint16_t *const *memory;             /* of each layer, [sentences][heads][source][key + value] */
+    const void *const *memory;                 /* of each layer, [sentences][heads][source][key + value] */
     const uint8_t *visible;                    /* [sentences][source], or none */
     float *total, *read;                       /* [rows][size], the same place where norms stand behind the sum */
     float *weights;                            /* [rows][layers][heads][source] */
@@ -119,23 +119,25 @@ static void *make_room(const Stack *stack, const Word *word, Room *room) {
     return found;
 }
 
-static void feed(const Linear *linear, const float *x, const Word *word, const Room *room, float *y) {
-    int8_linear(linear, x, word->rows, room->bytes, y);
+/* A pair of this row and head, as the numbers of a cache are kept */
+static void keep(const float *pair, long both, void *own, long at, const long half) {
+    if (half) round_to_half(pair, both, (uint16_t *)own + at);
+    else memcpy((float *)own + at, pair, both * sizeof(float));
 }
 
 static void look_back(const Stack *stack, long n, const Word *word, const Room *room) {
     const Layer *layer = stack->layers + n;
     const long asked = stack->heads * stack->key, both = stack->key + stack->value, width = asked + stack->heads * both;
-    uint16_t *own = word->own + n * word->slots * stack->heads * word->places * both;
-    feed(&layer->project, word->read, word, room, room->wide);
+    void *own = (char *)word->own + n * word->slots * stack->heads * word->places * both * (word->half ? 2 : 4);
+    feed(&layer->project, word->read, word->rows, room->bytes, room->wide);
     for (long row = 0; row < word->rows; row++)
         for (long head = 0; head < stack->heads; head++) {
             const float *pair = room->wide + row * width + asked + head * both;
-            round_to_half(pair, both, own + ((row * stack->heads + head) * word->places + word->times - 1) * both);
+            keep(pair, both, own, ((row * stack->heads + head) * word->places + word->times - 1) * both, word->half);
         }
     Past past = {own, word->ancestors, NULL, 1, stack->heads, stack->key, stack->value, word->places, word->times};
-    attend(&past, room->wide, width, word->rows, 1, room->context, room->weights, stack->heads * word->times);
-    feed(&layer->output, room->context, word, room, room->fed);
+    attend(&past, room->wide, width, word->rows, word->half, room->context, room->weights, stack->heads * word->times);
+    feed(&layer->output, room->context, word->rows, room->bytes, room->fed);
     add_norm(&layer->after_self, room->fed, word, stack->size);
 }
 
@@ -144,9 +146,10 @@ static void look_across(const Stack *stack, long n, const Word *word, const Room
     const long each = stack->cross_heads * word->source;
     Past past = {word->memory[n], NULL, word->visible, word->sharers, stack->cross_heads, stack->cross_key, stack->cross_value,
                  word->source, word->source};
-    feed(&layer->ask, word->read, word, room, room->wide);
-    attend(&past, room->wide, layer->ask.outputs, word->rows, 1, room->context, word->weights + n * each, stack->count * each);
-    feed(&layer->cross_output, room->context, word, room, room->fed);
+    feed(&layer->ask, word->read, word->rows, room->bytes, room->wide);
+    float *weights = word->weights + n * each;
+    attend(&past, room->wide, layer->ask.outputs, word->rows, word->half, room->context, weights, stack->count * each);
+    feed(&layer->cross_output, room->context, word->rows, room->bytes, room->fed);
     add_norm(&layer->after_cross, room->fed, word, stack->size);
 }
 
@@ -159,9 +162,9 @@ int decode_word(const Stack *stack, const Word *word) {
         const Layer *layer = stack->layers + n;
         look_back(stack, n, word, &room);
         look_across(stack, n, word, &room);
-        feed(&layer->up, word->read, word, &room, room.wide);
+        feed(&layer->up, word->read, word->rows, room.bytes, room.wide);
         activate(stack->activation, room.wide, word->rows, layer->down.inputs);
-        feed(&layer->down, room.wide, word, &room, room.fed);
+        feed(&layer->down, room.wide, word->rows, room.bytes, room.fed);
         add_norm(&layer->after_feedforward, room.fed, word, stack->size);
     }
     free(owned);
@@ -184,7 +187,7 @@ typedef struct {
 /* c' = f * c + i * tanh(g), h' = o * tanh(c') */
 static void lstm_step(const Linear *again, const Sequence *all, long time, const float *h, const float *c, float *sums) {
     const long size = again->inputs;
-    int8_linear(again, h, all->rows, (uint8_t *)(sums + all->rows * again->outputs), sums);
+    feed(again, h, all->rows, (uint8_t *)(sums + all->rows * again->outputs), sums);
     for (long row = 0; row < all->rows; row++) {
         const float *projected = all->projected + row * all->row_stride + time * all->time_stride;
         const int going = !all->active || all->active[row * all->times + time];

@@ -1,4 +1,4 @@
-"""native.c and layers.c, compiled once for this processor where there is a compiler; elsewhere PyTorch does the same."""
+"""layers.c and what it includes, compiled once for this processor where there is a compiler; elsewhere PyTorch does it."""
 
 import ctypes
 import functools
@@ -6,9 +6,11 @@ import hashlib
 import math
 import os
 import platform
+import shlex
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -17,25 +19,26 @@ from torch import Tensor
 
 from regard.nn.rounding import Which
 
-SOURCES = [Path(__file__).with_name(name) for name in ("layers.c", "native.c")]  # the first includes the other
+SOURCES = [Path(__file__).with_name(name) for name in ("layers.c", "products.c", "attention.c")]  # the first has the others
 # Sums in any order; not -ffast-math, which changes how the whole process rounds once such a library is loaded
 FLAGS = ("-O3", "-march=native", "-fassociative-math", "-fno-signed-zeros", "-fno-trapping-math", "-fno-math-errno",
-         "-ffinite-math-only", "-freciprocal-math", "-fno-strict-aliasing", "-shared", "-fPIC", "-lm")  # fmt: skip
+         "-ffinite-math-only", "-freciprocal-math", "-fno-strict-aliasing", "-shared", "-fPIC")  # fmt: skip
 SWITCH = "REGARD_NATIVE"  # 0: not even where it could be compiled
+Bias = Float[Tensor, "output"] | None
 FOUR, PANEL, ZERO = 4, 64, 128  # inputs that an instruction multiplies at once, outputs of a tile, the byte for 0
 
 
 @functools.cache
 def library() -> ctypes.CDLL | None:
-    compiler = shutil.which(os.environ.get("CC", "cc"))
-    if os.environ.get(SWITCH) == "0" or compiler is None or platform.machine() not in ("x86_64", "AMD64"):
+    compiler = shlex.split(os.environ.get("CC") or "cc")
+    if os.environ.get(SWITCH) == "0" or shutil.which(compiler[0]) is None or platform.machine() not in ("x86_64", "AMD64"):
         return None
     try:
         found = ctypes.CDLL(str(compiled(compiler)))
-    except (OSError, subprocess.SubprocessError):  # a processor without the instructions, no place to write, a broken compiler
+    except (OSError, RuntimeError, subprocess.SubprocessError):  # other instructions, no place to write or no home, no compiler
         return None
     number, place = ctypes.c_long, ctypes.c_void_p
-    found.int8_linear.argtypes, found.int8_linear.restype = (place, place, number, place, place), None
+    found.linear.argtypes, found.linear.restype = (place, place, number, place), ctypes.c_int
     found.attend.argtypes = (place, place, number, number, number, place, place, number)
     found.attend.restype = None
     found.decode_word.argtypes, found.decode_word.restype = (place, place), ctypes.c_int
@@ -43,9 +46,9 @@ def library() -> ctypes.CDLL | None:
     return found
 
 
-def compiled(compiler: str) -> Path:
+def compiled(compiler: list[str]) -> Path:
     """The library in the user's cache, under a name that says what it was made of."""
-    known = [*(source.read_bytes() for source in SOURCES), " ".join((compiler, *FLAGS)).encode(), processor().encode()]
+    known = [*(source.read_bytes() for source in SOURCES), " ".join((*compiler, *FLAGS)).encode(), processor().encode()]
     name = hashlib.sha256(b"\0".join(known)).hexdigest()[:24]
     folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "regard"
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -53,7 +56,7 @@ def compiled(compiler: str) -> Path:
     if not path.exists():
         with tempfile.TemporaryDirectory(dir=folder) as aside:
             made = Path(aside) / path.name
-            subprocess.run([compiler, *FLAGS, str(SOURCES[0]), "-o", str(made)], check=True, capture_output=True, timeout=120)
+            subprocess.run([*compiler, *FLAGS, str(SOURCES[0]), "-o", str(made)], check=True, capture_output=True, timeout=120)
             made.replace(path)
     return path
 
@@ -68,7 +71,7 @@ def processor() -> str:
 
 
 class Weights(ctypes.Structure):
-    """`Linear` of native.c."""
+    """`Linear` of products.c."""
 
     _fields_ = (
         *((name, ctypes.c_long) for name in ("inputs", "outputs")),
@@ -77,7 +80,7 @@ class Weights(ctypes.Structure):
 
 
 class Tiles:
-    """Integers as native.c reads them, [outputs / 64][inputs / 4][64] times four bytes, and row by row."""
+    """Integers as products.c reads them, [outputs / 64][inputs / 4][64] times four bytes, and row by row."""
 
     def __init__(self, integers: Int8[Tensor, "output input"]) -> None:
         self.outputs, self.inputs = integers.shape
@@ -93,17 +96,19 @@ class Tiles:
         return self.laid_out[which // PANEL, :, which % PANEL].view(torch.int8)[..., : self.inputs]
 
 
-class Int8Product:
-    """y = x Wᵀ + b by native.c."""
+class NativeProduct:
+    """y = x Wᵀ + b by products.c."""
 
-    def __init__(
-        self, native: ctypes.CDLL, tiles: Tiles, scales: Float[Tensor, "output"], bias: Float[Tensor, "output"] | None
-    ) -> None:
-        self.inputs, self.outputs, self.run = tiles.inputs, tiles.outputs, native.int8_linear
-        kept = tiles.laid_out, scales.contiguous(), ZERO * tiles.sums, None if bias is None else bias.float().contiguous()
-        self.weights = Weights(self.inputs, self.outputs, *(None if one is None else one.data_ptr() for one in kept))
-        self.kept = kept  # what is pointed to lives as long
-        self.place, self.bytes_of_a_row = ctypes.byref(self.weights), self.inputs + -self.inputs % FOUR + FOUR
+    def __init__(self, native: ctypes.CDLL, inputs: int, outputs: int, kept: Sequence[Tensor | None]) -> None:
+        """`kept`: weights as they are laid out, scales, offsets, bias."""
+        self.run, self.inputs, self.outputs, self.kept = (
+            native.linear,
+            inputs,
+            outputs,
+            kept,
+        )  # what is pointed to lives as long
+        self.weights = Weights(inputs, outputs, *map(place_of, kept))
+        self.place = ctypes.byref(self.weights)
 
     def __call__(self, rows: Float[Tensor, "*rows input"]) -> Float[Tensor, "*rows output"]:
         if rows.dtype != torch.float32 or not rows.is_contiguous():
@@ -111,13 +116,31 @@ class Int8Product:
         *outer, inputs = rows.shape
         assert inputs == self.inputs
         count, found = math.prod(outer), torch.empty((*outer, self.outputs))
-        scratch = torch.empty(count * self.bytes_of_a_row, dtype=torch.uint8)
-        self.run(self.place, rows.data_ptr(), count, scratch.data_ptr(), found.data_ptr())
+        if not self.run(self.place, rows.data_ptr(), count, found.data_ptr()):
+            raise MemoryError(f"no memory for a product of {count} rows")
         return found
 
 
+def int8_product(native: ctypes.CDLL, tiles: Tiles, scales: Float[Tensor, "output"], bias: Bias) -> NativeProduct:
+    kept = tiles.laid_out, scales.contiguous(), ZERO * tiles.sums, None if bias is None else bias.float().contiguous()
+    return NativeProduct(native, tiles.inputs, tiles.outputs, kept)
+
+
+def float32_product(native: ctypes.CDLL, weight: Float[Tensor, "output input"], bias: Bias) -> NativeProduct:
+    outputs, inputs = weight.shape
+    padded = torch.nn.functional.pad(weight.float(), (0, 0, 0, -outputs % PANEL))
+    laid_out = padded.reshape(-1, PANEL, inputs).transpose(1, 2).contiguous()
+    return NativeProduct(native, inputs, outputs, (laid_out, None, None, None if bias is None else bias.float().contiguous()))
+
+
+def place_of(tensor: Tensor | None) -> int | None:
+    """Where its numbers lie, for C, which takes them to be side by side."""
+    assert tensor is None or tensor.is_contiguous()
+    return None if tensor is None else tensor.data_ptr()
+
+
 class Past(ctypes.Structure):
-    """`Past` of native.c."""
+    """`Past` of attention.c."""
 
     _fields_ = (
         *((name, ctypes.c_void_p) for name in ("pairs", "ancestors", "visible")),
@@ -132,11 +155,9 @@ def attend(
     """`look` of transformer.py; pairs are float32 or bfloat16."""
     rows, (_, heads, places, both) = len(queries), pairs.shape
     queries = queries if queries.stride(1) == 1 else queries.contiguous()
-    assert pairs.is_contiguous()
     assert pairs.dtype in (torch.float32, torch.bfloat16)
     context, weights = queries.new_empty(rows, heads * (both - key)), queries.new_empty(rows, heads, times)
-    tensors = (None if one is None else one.data_ptr() for one in (pairs, ancestors, visible))
-    past = Past(*tensors, sharers, heads, key, both - key, places, times)
+    past = Past(*map(place_of, (pairs, ancestors, visible)), sharers, heads, key, both - key, places, times)
     native.attend(
         ctypes.byref(past), queries.data_ptr(), queries.stride(0), rows, pairs.dtype == torch.bfloat16, context.data_ptr(),
         weights.data_ptr(), heads * times,

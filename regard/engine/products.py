@@ -22,6 +22,13 @@ def projection(layer: nn.Linear | LinearForInference) -> Projection:
 
 
 def float32(weight: Float[Tensor, "output input"], bias: Float[Tensor, "output"] | None) -> Product:
+    """Ours is of one thread, and the faster one of few rows (benchmarks/float32_products.py)."""
+    if (own := native.library()) is None or torch.get_num_threads() > 1:
+        return by_operators(weight, bias)
+    return native.float32_product(own, weight, bias)
+
+
+def by_operators(weight: Float[Tensor, "output input"], bias: Float[Tensor, "output"] | None) -> Product:
     if not ONE_DNN:
         return lambda inputs: matmul(inputs, weight, bias)
     laid_out = torch.ops.mkldnn._reorder_linear_weight(weight.contiguous(), None)
@@ -30,7 +37,7 @@ def float32(weight: Float[Tensor, "output input"], bias: Float[Tensor, "output"]
 
 def bfloat16(weight: Float[Tensor, "output input"], bias: Float[Tensor, "output"] | None) -> Product:
     """Both factors rounded to bfloat16; sums in float32, as what is between products."""
-    product = float32(weight.bfloat16(), None if bias is None else bias.bfloat16())
+    product = by_operators(weight.bfloat16(), None if bias is None else bias.bfloat16())
     return lambda inputs: product(inputs.bfloat16()).float()
 
 
@@ -43,7 +50,7 @@ def int8(weight: Float[Tensor, "output input"], bias: Float[Tensor, "output"] | 
     tiles = native.Tiles(integers)
     if isinstance(weight, RoundedMatrix):
         weight.integers = tiles
-    return native.Int8Product(own, tiles, scales, bias)
+    return native.int8_product(own, tiles, scales, bias)
 
 
 def one_dnn(

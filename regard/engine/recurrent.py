@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from regard.engine import native
-from regard.engine.native import Int8Product
+from regard.engine.native import NativeProduct, place_of
 from regard.engine.products import Pack, projection
 from regard.nn.linear import Linear, LinearForInference
 from regard.nn.recurrent.cell import CellState, HiddenMemory, Step
@@ -46,21 +46,22 @@ class FusedLSTMCell(LSTMCell):
 
     @property
     def is_fused(self) -> bool:
-        return not self.normed and isinstance(getattr(self.from_hidden, "product", None), Int8Product)
+        return not self.normed and isinstance(getattr(self.from_hidden, "product", None), NativeProduct)
 
     def call(
         self, projected: Float[Tensor, "batch time width"], state: CellState, active: Tensor | None, outputs: Tensor | None
     ) -> HiddenMemory:
         library, again = native.library(), getattr(self.from_hidden, "product", None)
         assert library is not None
-        assert isinstance(again, Int8Product)
+        assert isinstance(again, NativeProduct)
         projected = projected if projected.stride(2) == 1 else projected.contiguous()
         hidden, memory = state.hidden.contiguous(), state.memory.contiguous()
         assert projected.dtype == hidden.dtype == memory.dtype == torch.float32
         found = HiddenMemory(torch.empty_like(hidden), torch.empty_like(memory))
         active = None if active is None else active.contiguous()
-        places = (None if one is None else one.data_ptr() for one in (active, hidden, memory, *found, outputs))
+        places = map(place_of, (active, hidden, memory, *found, outputs))
         rows, times, _ = projected.shape
+        assert hidden.shape == memory.shape == (rows, self.hidden_size)
         sequence = Sequence(projected.data_ptr(), rows, times, projected.stride(0), projected.stride(1), *places)
         if not library.lstm_scan(again.place, ctypes.byref(sequence)):
             raise MemoryError(f"no memory for a step of {rows} rows")

@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from regard.engine import native
-from regard.engine.native import Int8Product, Weights
+from regard.engine.native import NativeProduct, Weights, place_of
 from regard.nn.transformer.feedforward import GELU, FeedForward, SwiGLU, Swish
 from regard.nn.transformer.norms import BatchNorm, LayerNorm, ResidualStream, RMSNorm
 
@@ -41,7 +41,7 @@ class Stack(ctypes.Structure):
 
 class Word(ctypes.Structure):
     _fields_ = (
-        *((name, Number) for name in ("rows", "times", "places", "slots", "sharers", "source")),
+        *((name, Number) for name in ("rows", "times", "places", "slots", "sharers", "source", "half")),
         *((name, Place) for name in ("own", "ancestors", "memory", "visible", "total", "read", "weights")),
     )
 
@@ -55,18 +55,18 @@ class Seen(NamedTuple):
 
     @classmethod
     def of(cls, pairs: Sequence[Tensor], visible: Tensor | None) -> "Seen":
-        return cls(pairs, visible, (Place * len(pairs))(*(one.data_ptr() for one in pairs)))
+        return cls(pairs, visible, (Place * len(pairs))(*map(place_of, pairs)))
 
 
 class WholeStep:
     """The layers of one decoder, and the product that reads what they give."""
 
-    def __init__(self, run: Callable[[Any, Any], int], layers: Sequence["DecoderLayer"], last: Int8Product) -> None:
+    def __init__(self, run: Callable[[Any, Any], int], layers: Sequence["DecoderLayer"], last: NativeProduct) -> None:
         self.run, self.kept = run, list[Tensor | None]()
         first, each = layers[0], [[*products(layer).values()] for layer in layers]
         follow_each_other([*itertools.chain(*each), last])
         self.layers = (Layer * len(layers))(*map(self.layer, layers))
-        self.owners = each, last
+        self.owners, self.kept_as = (each, last), first.kept
         activation = ACTIVATIONS.index(type(first.layer.feedforward))  # type: ignore[arg-type]
         self.heads, self.size = first.cross.count, first.layer.after_self.norm.weight.shape[0]
         sizes = len(layers), self.size, *first.heads.sizes, *first.cross.sizes, activation
@@ -83,7 +83,7 @@ class WholeStep:
             offset = norm.offset.detach().float() - norm.mean * weight
         kept = [None if one is None else one.contiguous() for one in (weight, offset)]
         self.kept += kept
-        return Norm(*(None if one is None else one.data_ptr() for one in kept), NORMS.index(type(norm)), norm.eps)
+        return Norm(*map(place_of, kept), NORMS.index(type(norm)), norm.eps)
 
     def __call__(
         self, stream: ResidualStream, own: Float[Tensor, "layers slots heads places both"],
@@ -94,12 +94,12 @@ class WholeStep:
         batch, _, source, _ = seen.pairs[0].shape
         weights = stream.total.new_empty(rows, len(self.layers) * self.heads, source)
         moved = None if rows == batch else ancestors  # a row of its own for each sentence stays where it is
-        given = own, moved, None, seen.visible, *stream, weights
-        assert all(one is None or one.is_contiguous() for one in given)
-        assert own.dtype == seen.pairs[0].dtype == torch.bfloat16
-        places: list[Any] = [None if one is None else one.data_ptr() for one in given]
-        places[2] = ctypes.addressof(seen.places)
-        word = Word(rows, time, own.shape[3], own.shape[1], rows // batch, source, *places)
+        assert own.dtype == seen.pairs[0].dtype == self.kept_as
+        assert stream.total.dtype == stream.read.dtype == torch.float32
+        past, written = map(place_of, (own, moved)), map(place_of, (seen.visible, *stream, weights))
+        places = *past, ctypes.addressof(seen.places), *written
+        half = own.dtype == torch.bfloat16
+        word = Word(rows, time, own.shape[3], own.shape[1], rows // batch, source, half, *places)
         if not self.run(ctypes.byref(self.stack), ctypes.byref(word)):
             raise MemoryError(f"no memory for a step of {rows} rows")
         return stream.read, weights
@@ -111,7 +111,7 @@ def products(layer: "DecoderLayer") -> dict[str, Any]:
     return dict(zip(PRODUCTS, each, strict=True))
 
 
-def follow_each_other(chain: Sequence[Int8Product]) -> None:
+def follow_each_other(chain: Sequence[NativeProduct]) -> None:
     """While one is computed the weights of the next are fetched; after the last comes the first."""
     for one, following in zip(chain, [*chain[1:], chain[0]], strict=True):
         one.weights.after = following.weights.weight
@@ -123,6 +123,6 @@ def whole_step(layers: Sequence["DecoderLayer"], last: Any) -> WholeStep | None:
     known = all(type(layer.layer.feedforward) in ACTIVATIONS for layer in layers)
     known &= len({(layer.heads.sizes, layer.cross.sizes, type(layer.layer.feedforward)) for layer in layers}) == 1
     known &= all(type(getattr(layer.layer, name).norm) in NORMS for layer in layers for name in NORMED)
-    if library is None or not known or not all(isinstance(one, Int8Product) for one in [*used, last]):
+    if library is None or not known or not all(isinstance(one, NativeProduct) for one in [*used, last]):
         return None
     return WholeStep(library.decode_word, layers, last)

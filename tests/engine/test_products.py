@@ -24,7 +24,7 @@ def integer_product(inputs, weight, bias, levels):
 
 @pytest.fixture(params=["compiled", "operators"])
 def way(request, monkeypatch):
-    """With native.c where it can be compiled, and by PyTorch's operators."""
+    """With products.c and attention.c where they can be compiled, and by PyTorch's operators."""
     if request.param == "operators":
         monkeypatch.setattr(native, "library", lambda: None)
     elif native.library() is None:
@@ -47,6 +47,29 @@ def test_int8_is_the_product_of_rounded_integers(rows, outputs, inputs, way):
     step = np.abs(inputs.numpy()).max(axis=1, keepdims=True) / levels * np.abs(weight.numpy()).max()
     assert (np.abs(found - expected) <= 1e-4 * np.abs(expected) + 1.01 * step).all()  # a share that lies between two integers
     assert np.median(np.abs(found - expected)) < 1e-4
+
+
+@pytest.mark.parametrize(("rows", "outputs", "inputs"), [(0, 5, 4), (1, 24, 40), (3, 64, 8), (12, 65, 1), *ODD])
+def test_float32_is_the_product(rows, outputs, inputs, way):
+    weight, bias, given = (
+        torch.randn(outputs, inputs),
+        torch.randn(outputs),
+        torch.randn(inputs, rows).T,
+    )  # lies column by column
+    expected = given.double() @ weight.double().T
+    for offset in (None, bias):
+        found = PRECISIONS["float32"](weight, offset)(given)
+        torch.testing.assert_close(found, (expected if offset is None else expected + offset).float(), atol=2e-5, rtol=1e-5)
+
+
+def test_several_threads_leave_float32_to_the_operators():
+    """Which share a product among them; ours is of one."""
+    weight = torch.randn(9, 8)
+    torch.set_num_threads(2)
+    several = PRECISIONS["float32"](weight, None)
+    torch.set_num_threads(1)
+    assert not isinstance(several, native.NativeProduct)
+    assert isinstance(PRECISIONS["float32"](weight, None), native.NativeProduct) == (native.library() is not None)
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
@@ -135,15 +158,44 @@ def test_without_a_compiler_there_is_no_library(monkeypatch):
     assert native.library.__wrapped__() is None
 
 
-def test_a_compiler_that_fails_leaves_nothing_behind(monkeypatch, tmp_path):
-    broken = tmp_path / "broken-compiler"
+@pytest.fixture
+def compiling(monkeypatch, tmp_path):
+    """Where it would be compiled anew."""
+    monkeypatch.delenv(native.SWITCH, raising=False)
+    monkeypatch.delenv("CC", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    return tmp_path
+
+
+@pytest.mark.parametrize("compiler", ["", "cc -g0"])
+@pytest.mark.skipif(native.library() is None, reason="no compiler, or a processor without AVX512-VNNI")
+def test_a_compiler_may_come_with_options(compiler, compiling, monkeypatch):
+    monkeypatch.setenv("CC", compiler)
+    assert native.library.__wrapped__() is not None
+
+
+def test_without_a_place_for_it_there_is_no_library(compiling, monkeypatch):
+    """A file where the folder would be, and a user who has no home."""
+    (compiling / "regard").write_text("")
+    assert native.library.__wrapped__() is None
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setattr(native.Path, "home", lambda: native.Path("~nobody-of-that-name").expanduser())
+    assert native.library.__wrapped__() is None
+
+
+def test_without_the_instructions_there_is_no_library(compiling, monkeypatch):
+    monkeypatch.setattr(native, "FLAGS", tuple("-march=x86-64" if flag == "-march=native" else flag for flag in native.FLAGS))
+    assert native.library.__wrapped__() is None
+    assert not list((compiling / "regard").iterdir())
+
+
+def test_a_compiler_that_fails_leaves_nothing_behind(compiling, monkeypatch):
+    broken = compiling / "broken-compiler"
     broken.write_text("#!/bin/sh\nexit 1\n")
     broken.chmod(0o755)
-    monkeypatch.delenv(native.SWITCH, raising=False)
     monkeypatch.setenv("CC", str(broken))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     assert native.library.__wrapped__() is None
-    assert not list((tmp_path / "cache" / "regard").iterdir())
+    assert not list((compiling / "regard").iterdir())
 
 
 def test_what_can_be_stored_can_be_used():
