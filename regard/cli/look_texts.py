@@ -61,7 +61,7 @@ def format_of(path: Path) -> str:
 
 def refuse_other_ending(kind: str, path: Path | None) -> None:
     """Programs open a file by what its name ends in."""
-    if path is not None and path.suffix not in ("", f".{kind}"):
+    if path is not None and path.suffix.lower() not in ("", f".{kind}"):
         raise UserError(f"--{kind} {path}: what is written is {kind.upper()}: let the name end in .{kind}, or use --picture")
 
 

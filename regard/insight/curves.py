@@ -158,4 +158,5 @@ def save(picture: Picture, path: Path) -> list[Path]:
 
 def on_bar(value: float) -> str:
     """Three digits, and thousands as people write them."""
-    return f"{float(f'{value:.3g}'):,.0f}" if 1e3 <= abs(value) < 1e6 else f"{value:.3g}"
+    rounded = float(f"{value:.3g}")
+    return f"{rounded:,.0f}" if 1e3 <= abs(rounded) < 1e6 else f"{rounded:.3g}"

@@ -36,7 +36,8 @@ class Best(NamedTuple):
 
     def rank(self, nothing: float = -math.inf) -> tuple[float, float]:
         """Scores up to `nothing` are those of outputs that are as good as none: they are alike, and the loss tells more."""
-        score = max(self.score, nothing) if math.isfinite(self.score) else -math.inf
+        score = nothing if self.score < nothing else self.score  # also where `nothing` is NaN: no metric says so
+        score = score if math.isfinite(self.score) else -math.inf
         return score, -math.inf if math.isnan(self.loss) else -self.loss
 
     def beats(self, best: Sequence["Best"], nothing: float = -math.inf) -> bool:

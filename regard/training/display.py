@@ -4,7 +4,7 @@ import math
 import os
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -76,14 +76,16 @@ class Display:
         if self.bar is not None:
             self.bar.update(self.task, completed=step)
 
-    def tell_time(self, step: int, timing: Timing, validations: Sequence[int]) -> None:
-        """When the first updates have shown how long one takes; and again where it takes half or twice as long as was said."""
+    def tell_time(self, step: int, timing: Timing, next_one: int, validations: int) -> None:
+        """When the first updates have shown how long one takes; and again where it takes half or twice as long as was said.
+        So many `validations` are to come, the next one at the step `next_one`."""
         if not timing.known or timing.clock() - self.told_at < QUIET:
             return
-        left = timing.left(self.updates - step, len(validations))
+        left = timing.left(self.updates - step, validations)
         now = timing.clock() - timing.began
         if self.promised is None:
-            told = f"{self.updates - step:,} updates to go: about {spoken(left)}{first_model(step, timing, validations)}"
+            first = f"; a first model after {spoken(timing.left(next_one - step, 1))}" if validations > 1 else ""
+            told = f"{self.updates - step:,} updates to go: about {spoken(left)}{first}"
         elif max(now + left, 1.0) > 2 * self.promised or self.promised > 2 * max(now + left, 1.0):
             was = max(self.promised - now, 0.0)
             told = f"{self.updates - step:,} updates to go: about {spoken(left)}, not {spoken(was)} as it seemed"
@@ -147,11 +149,6 @@ class Display:
             self.bar.stop()
         if self.writer is not None:
             self.writer.close()
-
-
-def first_model(step: int, timing: Timing, validations: Sequence[int]) -> str:
-    """When there is something to use, if that is not only at the end."""
-    return f"; a first model after {spoken(timing.left(validations[0] - step, 1))}" if len(validations) > 1 else ""
 
 
 def print_warning(text: str) -> None:

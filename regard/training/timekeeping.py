@@ -31,17 +31,19 @@ class Timekeeper:
         """Of the whole run, as far as is known now."""
         return pace_of(self.training.updates, self.progress.pace).updates
 
-    def validations(self) -> list[int]:
-        """The steps of those to come."""
+    def validations(self) -> tuple[int, int]:
+        """The step of the next one, and how many are to come, that of the last update among them."""
         step, every, first = self.progress.step, self.training.validate_every, self.training.validate_first
-        early = [first] if first is not None and step < first < min(every, self.updates) else []
-        return [*early, *range(step - step % every + every, self.updates, every), self.updates]
+        due = range(step - step % every + every, self.updates, every)
+        if first is not None and step < first < min(every, self.updates):
+            return first, len(due) + 2
+        return (due[0] if due else self.updates), len(due) + 1
 
     def updated(self) -> None:
         self.timing.updated()
         if self.pacing is not None:
             self.end_in_time(self.pacing)
-        self.display.tell_time(self.progress.step, self.timing, self.validations())
+        self.display.tell_time(self.progress.step, self.timing, *self.validations())
 
     def end_in_time(self, pacing: Pacing) -> None:
         step, before = self.progress.step, pace_of(self.training.updates, self.progress.pace)

@@ -105,7 +105,7 @@ def test_bars_have_a_star_where_the_difference_is_significant_and_costs_are_rati
     figure = figure_of(Picture("", [Bars("", "", "", [judgement("b", results, 0)])]))
     assert [text.get_text() for text in figure.axes[0].texts] == ["20*"]
     figure = figure_of(Picture("", [Bars("", "", "", [Series("", ["a", "b", "c", "d"], [0.3384, 18940.0, 999.7, 1.15e12])])]))
-    assert [text.get_text() for text in figure.axes[0].texts] == ["0.338", "18,900", "1e+03", "1.15e+12"]
+    assert [text.get_text() for text in figure.axes[0].texts] == ["0.338", "18,900", "1,000", "1.15e+12"]
 
 
 def test_no_difference_is_not_significant():

@@ -10,6 +10,7 @@ from small import digests, small_recipe
 
 from regard import run
 from regard.training import loop, timekeeping
+from regard.training.checkpoint import Progress
 from regard.training.display import Display
 from regard.training.journal import read_journal
 from regard.training.pacing import Pace, Pacing, Timing, pace_of
@@ -186,12 +187,22 @@ def test_the_time_that_was_told_is_mended_where_it_was_wrong(capsys):
     for step in range(1, 41):
         clock.now += 0.5 if step <= 30 else 4.0
         timing.updated()
-        display.tell_time(step, timing, [50, 100])
+        display.tell_time(step, timing, 50, 2)
     told = [line for line in capsys.readouterr().err.splitlines() if "updates to go" in line]
     assert told[0] == "86 updates to go: about 43 s; a first model after 18 s"
     assert len(told) >= 2
     assert "not " in told[1]
     assert "as it seemed" in told[1]
+
+
+@pytest.mark.parametrize("first", [None, 3, 10])
+@pytest.mark.parametrize("updates", [7, 40, 41])
+def test_validations_to_come_are_those_that_are_made(updates, first):
+    training = small_recipe(updates, "training.validate_every=10").training.model_copy(update={"validate_first": first})
+    for step in range(updates):
+        made = [at for at in range(step + 1, updates + 1) if at % 10 == 0 or at in (first, updates)]
+        keeper = timekeeping.Timekeeper(training, None, Progress(step), None, None, None)
+        assert keeper.validations() == (made[0], len(made))
 
 
 def test_rows_are_scored_as_the_rest_of_the_time_allows():
