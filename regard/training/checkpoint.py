@@ -36,8 +36,7 @@ class Best(NamedTuple):
 
     def rank(self, nothing: float = -math.inf) -> tuple[float, float]:
         """Scores up to `nothing` are those of outputs that are as good as none: they are alike, and the loss tells more."""
-        score = nothing if self.score < nothing else self.score  # also where `nothing` is NaN: no metric says so
-        score = score if math.isfinite(self.score) else -math.inf
+        score = max(self.score, nothing) if math.isfinite(self.score) else -math.inf  # max(x, NaN) is x: no such bound
         return score, -math.inf if math.isnan(self.loss) else -self.loss
 
     def beats(self, best: Sequence["Best"], nothing: float = -math.inf) -> bool:

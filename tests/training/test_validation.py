@@ -52,6 +52,13 @@ def test_outputs_that_are_as_good_as_none_are_told_apart_by_the_loss(scripted, n
     assert [one.score for one in progress.best] == [METRICS[name].rank(scores[step - 1]) for step in best]
 
 
+def test_what_is_no_score_is_worse_than_outputs_as_good_as_none():
+    none, useless, good = Best(-math.inf, 1, 1.0), Best(0.5, 2, 3.0), Best(7.0, 3, 9.0)
+    for nothing in (1.0, -math.inf, math.nan):
+        assert sorted([good, none, useless], key=lambda one: one.rank(nothing)) == [none, useless, good]
+    assert not none.beats([], 1.0)
+
+
 @pytest.mark.parametrize(
     "name", [name for name, metric in METRICS.items() if metric.needs in TrainedGenerator.gives and name != "pointing"]
 )
