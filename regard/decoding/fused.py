@@ -13,6 +13,8 @@ from regard.decoding.rules import SearchStep
 from regard.models.interface import StepFunction
 from regard.nn.kernels.steps.words import GreedyRows, best_words, step_greedily
 
+KEPT = {"max_length", "min_length"}  # the rules that kernels keep
+
 
 @dataclass(frozen=True)
 class FusedBeam(BeamSearch):

@@ -10,7 +10,7 @@ from torch import Tensor
 from regard.data.batching import Batch
 from regard.data.tokenizers import END, START, Tokenizer
 from regard.decoding.beam import BeamSearch
-from regard.decoding.fused import FusedBeam, greedily, logits_of
+from regard.decoding.fused import KEPT, FusedBeam, greedily, logits_of
 from regard.decoding.greedy import GreedySearch, Place
 from regard.decoding.hypothesis import Found
 from regard.decoding.ranking import STOPS, Coverage, normaliser
@@ -60,9 +60,10 @@ class Strides:
         self.search: Any = GreedySearch(END, normalise) if settings.beam == 1 else self.beam(normalise)
 
     def fused_decoder(self) -> DeviceDecoder | None:
-        """One by our kernels, where this machine has them and nobody asks where it looked."""
+        """One by our kernels, where this machine has them, nobody asks where it looked, and there are no other rules."""
         decoder: Any = self.model.decoder
-        fits = here(decoder.embed.weight) and not self.settings.coverage_penalty and self.settings.groups == 1
+        known = {key for key, rule in RULES.items() if rule.static} <= KEPT and self.settings.groups == 1
+        fits = here(decoder.embed.weight) and known and not self.settings.coverage_penalty
         return DeviceDecoder(decoder, self.longest) if fits and device_problem(decoder) is None else None
 
     def serves(self, model: Generator, settings: Decoding) -> bool:
@@ -140,7 +141,8 @@ def problem(model: Generator, settings: Decoding) -> str | None:
         return f"{kind} has no State that keeps its shape"
     if model.copies_words:
         return "a model that copies words has another vocabulary for each source"
-    asked = [key for key, rule in RULES.items() if not rule.static and getattr(settings, key, None) is not None]
+    # a rule of one's own has no key among the settings: it is asked whenever there is something to search
+    asked = [key for key, rule in RULES.items() if not rule.static and getattr(settings, key, rule) is not None]
     return f"{asked[0]} looks at each word as it is written" if asked else None
 
 

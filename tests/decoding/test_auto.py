@@ -3,7 +3,8 @@
 import pytest
 from test_static import TEXTS, TWO, in_use
 
-from regard.decoding import searching
+from regard.decoding import searching, strides
+from regard.decoding.rules import RULES, DecodingRule
 from regard.errors import UserError
 
 
@@ -70,3 +71,33 @@ def test_what_static_does_not_have_is_dynamic(changes, replays):
     trained = in_use(TWO[1])
     assert outputs(trained, **changes) == outputs(trained, cache="dynamic", **changes)
     assert trained.slotted is None
+
+
+class TwoWords(DecodingRule):
+    """A rule of one's own, which no setting names."""
+
+    @classmethod
+    def requested(cls, request):
+        found = cls()
+        found.left = request.lengths * 0 + 2
+        return found
+
+    def start(self):
+        return self.left
+
+    def apply(self, step, words, state):
+        return step.cut(state <= 1), state - 1
+
+
+@pytest.mark.parametrize("kernels", [False, True])
+@pytest.mark.parametrize("static", [False, True])
+def test_a_rule_of_ones_own_is_kept(static, kernels, replays, monkeypatch):
+    monkeypatch.setattr(strides, "here", lambda like: kernels)
+    monkeypatch.setitem(RULES, "two_words", type("Mine", (TwoWords,), {"static": static}))
+    trained = in_use(TWO[0])
+    assert max(len(tokens) for each in outputs(trained) for tokens in each) <= 2
+    assert outputs(trained, beam=3) == outputs(trained, beam=3, cache="dynamic")
+    assert (trained.slotted is not None) == static
+    if not static:
+        with pytest.raises(UserError, match="two_words looks at each word"):
+            outputs(trained, cache="static")
