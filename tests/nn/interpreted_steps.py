@@ -34,7 +34,8 @@ def test_attention_to_a_sentence_is_the_formula(width):
         {"norm": "layer", "other": "layer"},
         {"norm": "rms", "relu": True, "adds": False},
         {"other": "rms", "biased": False},
-        {"size": 1100, "wide": 30, "norm": None},
+        {"size": 1100, "wide": 30},
+        {"size": 4100, "wide": 9, "relu": True},  # longer than what is read of a row at a time
     ],
     ids=str,
 )
@@ -62,6 +63,12 @@ def test_the_best_words_are_those_of_all(batch, width, count, vocabulary, least,
 def test_a_greedy_step_is_the_formula(least, monkeypatch):
     monkeypatch.setattr(words, "BLOCK", 64)
     trials.try_greedily(7, 200, least)
+
+
+@pytest.mark.parametrize("least", [False, True])
+def test_what_is_no_number_stays_none(least, monkeypatch):
+    monkeypatch.setattr(words, "BLOCK", 64)
+    trials.try_no_number(least)
 
 
 def test_words_enter():

@@ -117,6 +117,20 @@ def try_greedily(rows, vocabulary, least, device="cpu", kind=torch.float32):
             torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5, msg=lambda text, name=name: f"{name}: {text}")
 
 
+def try_no_number(least, device="cpu", kind=torch.float32):
+    """In the second of three sentences, so that the search finds out."""
+    logits = torch.randn(6, 130, device=device).to(kind)
+    logits[3, 100] = float("nan")
+    left, missing = missing_of(6, device)
+    totals, _ = words.best_words(logits, torch.zeros(3, 2, device=device), 4, 3, left.clamp(min=4), missing if least else None)
+    assert totals.isnan().any(dim=1).tolist() == [False, True, False]
+    rows = greedy_rows(6, least, device)
+    words.step_greedily(logits, rows._replace(open=torch.ones_like(rows.open), left=left.clamp(min=4)), 3)
+    assert rows.totals.isnan().tolist() == [False] * 3 + [True] + [False] * 2
+    assert int(rows.words.min()) >= 0
+    assert int(rows.words.max()) < 130
+
+
 def try_enter(size=20, device="cpu", kind=torch.float32):
     embed, table = (torch.randn(9, size, device=device, dtype=kind) for _ in range(2))
     asked, places = torch.tensor([1, 8, 8], device=device), torch.tensor([0, 8, 12], device=device)

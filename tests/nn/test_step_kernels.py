@@ -18,7 +18,7 @@ def test_attention(width, size, kind):
 
 @BOTH
 @pytest.mark.parametrize("rows", [1, 2, 19, 64])
-@pytest.mark.parametrize("sizes", [(512, 1536), (2048, 512), (1024, 40), (48, 5000)])
+@pytest.mark.parametrize("sizes", [(512, 1536), (2048, 512), (4100, 40), (1024, 40), (48, 5000)])
 def test_products(rows, sizes, kind):
     if kind is torch.float32 and rows > 2:
         return  # a library's are faster
@@ -42,3 +42,4 @@ def test_greedy_steps_and_words(least, kind):
     for rows in (7, 70):  # few programs, and many
         trials.try_greedily(rows, 32000, least, device="cuda", kind=kind)
     trials.try_enter(512, device="cuda", kind=kind)
+    trials.try_no_number(least, device="cuda", kind=kind)

@@ -41,8 +41,8 @@ def product(
     BIASED: tl.constexpr, KIND: tl.constexpr, ADDS: tl.constexpr, PNORM: tl.constexpr, PSHIFTS: tl.constexpr,
     EARLY: tl.constexpr,
 ):  # fmt: skip
-    """R rows and N of the WIDE columns of φ(norm(x) Wᵀ + b) + norm'(plus); one row is multiplied without tensor cores. C: the
-    next power of two of SIZE where rows are normalised, and then K is C, for a row is read whole."""
+    """R rows and N of the WIDE columns of φ(norm(x) Wᵀ + b) + norm'(plus); one row is multiplied without tensor cores. K: of
+    SIZE, so many at a time, or all where rows are normalised; C: a power of two not below WIDE, for norm' reads rows whole."""
     n, r, k = tl.program_id(0) * N + tl.arange(0, N), tl.program_id(1) * R + tl.arange(0, R), tl.arange(0, K)
     columns = n < WIDE
     sums = tl.zeros([R, N], tl.float32)
