@@ -98,14 +98,11 @@ static void multiply_bytes(const Linear *l, Bytes x, long rows, float *y) {
     }
 }
 
-/* Rows rounded one by one. `scratch`: rows * (padded inputs + 4) bytes. */
+/* Rows rounded one by one. `scratch`: rows * (padded inputs + 4) bytes; those behind a row's inputs are multiplied by 0. */
 static Bytes round_rows(const float *x, long inputs, long rows, uint8_t *scratch) {
     long stride = (inputs + 3) / 4 * 4;
     float *scales = (float *)(scratch + rows * stride);
-    for (long row = 0; row < rows; row++) {
-        memset(scratch + row * stride + inputs, ZERO, stride - inputs);
-        scales[row] = round_row(x + row * inputs, inputs, scratch + row * stride);
-    }
+    for (long row = 0; row < rows; row++) scales[row] = round_row(x + row * inputs, inputs, scratch + row * stride);
     return (Bytes){scratch, scales, stride};
 }
 

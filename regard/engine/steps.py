@@ -93,7 +93,7 @@ class WholeStep:
         rows, time = ancestors.shape
         batch, _, source, _ = seen.pairs[0].shape
         weights = stream.total.new_empty(rows, len(self.layers) * self.heads, source)
-        moved = None if rows == batch else ancestors  # a row of its own for each sentence stays where it is
+        moved = None if rows == batch == own.shape[1] else ancestors  # a row of its own for each sentence stays where it is
         assert own.dtype == seen.pairs[0].dtype == self.kept_as
         assert stream.total.dtype == stream.read.dtype == torch.float32
         past, written = map(place_of, (own, moved)), map(place_of, (seen.visible, *stream, weights))

@@ -215,8 +215,8 @@ class DecoderLayer:
         rows, time = ancestors.shape
         both, asked = self.project(stream.read), self.heads.count * self.heads.key
         own[:rows, :, time - 1] = both[:, asked:].view(rows, self.heads.count, -1)
-        moved = None if rows == len(memory) else ancestors  # a row of its own for each sentence stays where it is
-        looked = look(both[:, :asked], own[:rows] if moved is None else own, self.heads, time, moved)
+        moved = None if rows == len(memory) == len(own) else ancestors  # a row of its own for each sentence stays where it is
+        looked = look(both[:, :asked], own, self.heads, time, moved)
         stream = add_norm(stream, self.output(looked.context), self.layer.after_self)
         looked = look(self.ask(stream.read), memory, self.cross, memory.shape[2], None, visible)
         stream = add_norm(stream, self.cross_output(looked.context), self.layer.after_cross)

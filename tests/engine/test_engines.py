@@ -55,6 +55,25 @@ def test_steps_of_an_engine_are_those_of_its_model(name):
         state, own, words = select_rows(expected.state, rows), select_rows(found.state, rows), torch.randint(4, 9, (6,))
 
 
+@pytest.mark.parametrize("by", ["one call", "layers"])
+@torch.inference_mode()
+def test_hypotheses_become_fewer(by):
+    """Down to one a sentence, whose past lies where others were written."""
+    model = model_of("transformer-positions-sinusoid")
+    engine = engine_for(model, "float32").model
+    if by == "layers":
+        engine.decoder.whole = None
+    both = [one.start(encoded(one)) for one in (model, engine)]
+    (step, state), (fast, own) = ((step, repeat_rows(state, 4)) for step, state in both)
+    for width in (3, 2, 1, 1):
+        words, rows = torch.randint(4, 9, (len(own.ancestors),)), torch.randint(width + 1, (3, width))
+        expected, found = step(words, state), fast(words, own)
+        torch.testing.assert_close(found.logits, expected.logits, atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(found.weights, expected.weights, atol=1e-5, rtol=1e-5)
+        rows = (torch.arange(3)[:, None] * (len(words) // 3) + rows.clamp(max=len(words) // 3 - 1)).flatten()
+        state, own = select_rows(expected.state, rows), select_rows(found.state, rows)
+
+
 @pytest.mark.parametrize("name", [name for name in NAMES if name in KINDS or name.removeprefix("recurrent-") in FEW])
 @torch.inference_mode()
 def test_searches_find_the_same(name):

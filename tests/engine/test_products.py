@@ -135,7 +135,7 @@ def test_a_query_looks_at_keys_wherever_they_were_written(times, shared, kept, w
     heads = object.__new__(Heads)
     heads.count, heads.key, heads.value = 2, 3, 69
     slots, rows = 3, 6
-    pairs, queries = torch.randn(slots, 2, 40, 72).to(kept), torch.randn(rows, 7)[:, :6] * 3
+    pairs, queries = torch.randn(slots, 2, 40, 72).to(kept), (torch.randn(rows, 7) * 3)[:, :6]
     ancestors, visible = torch.randint(slots, (rows, times)), torch.rand(slots, times) < 0.6
     visible[:, 0] = True
     found = look(queries, pairs, heads, times, *((None, visible) if shared else (ancestors, None)))
