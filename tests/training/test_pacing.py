@@ -2,14 +2,19 @@
 
 import itertools
 import os
+import re
 import signal
+import time
 from typing import ClassVar
 
 import pytest
 from small import digests, small_recipe
 
+import regard
 from regard import run
+from regard.cli import train as command
 from regard.training import loop, timekeeping
+from regard.training.callbacks import Callbacks
 from regard.training.checkpoint import Progress
 from regard.training.display import Display
 from regard.training.journal import read_journal
@@ -165,6 +170,47 @@ def test_other_updates_or_minutes_in_the_recipe_are_counted_anew(change, last, s
     rates = {row["step"]: row["lr"] for row in read_journal(tmp_path / "run" / "journal.jsonl") if "lr" in row}
     training = longer.training
     assert rates[last - last % 3] == training.learning_rate * SCHEDULES["cosine"](last - last % 3, training.warmup, last)
+
+
+def test_the_time_of_a_run_is_that_of_all_its_parts(scripted, tmp_path, monkeypatch):
+    given = []
+
+    def made(minutes, every, began, spent, further):
+        given.append((began, spent))
+        return Scripted(minutes, every, began, spent, further)
+
+    monkeypatch.setattr(timekeeping, "Pacing", made)
+    with monkeypatch.context() as patch:
+        interrupted_after(9, patch)
+        run.train(scripted, tmp_path / "run", talk=False, callbacks=Callbacks(began=5.0))
+    run.train(scripted, tmp_path / "run", resume=True, talk=False, callbacks=Callbacks(began=6.0))
+    assert given == [(5.0, 0.0), (6.0, Scripted.spent)]
+    assert Pacing(1, 10, 90.0, spent=30.0, clock=Clock()).spent == 40.0
+
+
+@pytest.mark.parametrize("way", [command.train, regard.train])
+def test_minutes_begin_with_the_program(way, tmp_path, monkeypatch):
+    """Reading and choosing are a part of them."""
+
+    class Begun(Exception):
+        pass
+
+    def begun(*given, **named):
+        (callbacks,) = (one for one in (*given, *named.values()) if isinstance(one, Callbacks))
+        raise Begun(callbacks.began)
+
+    monkeypatch.setattr(run, "train", begun)
+    before = time.monotonic()
+    with pytest.raises(Begun) as found:
+        way("demo", run=str(tmp_path / "run"))
+    assert before <= found.value.args[0] <= time.monotonic()
+
+
+def test_what_was_scored_is_said_where_the_time_was_up(scripted, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(Scripted, "share", lambda self, rows, validated: 3)
+    run.train(scripted, tmp_path / "run")
+    assert re.search(r"on the first 3 of \d+ rows \(the time is up; `regard evaluate` scores all\)", capsys.readouterr().err)
+    assert len((tmp_path / "run" / "worst.tsv").read_text().splitlines()) == 1 + 3
 
 
 def test_the_first_rows_alone_are_validated_on(tmp_path, monkeypatch):
