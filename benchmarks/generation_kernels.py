@@ -1,10 +1,13 @@
-"""Which kernels a search with decoding.cache=static spends a GPU's time in: the fifteen that take longest, for each cell.
+"""Which kernels a search with decoding.cache=static spends a GPU's time in: for each cell a JSON row of the whole and one for
+each of the fifteen kernels that take longest.
 
 python benchmarks/generation_kernels.py                     the base Transformer in bfloat16
 python benchmarks/generation_kernels.py --cells 5x64        one cell (beam x sentences)
 """
 
 import argparse
+import json
+import sys
 import time
 
 import torch
@@ -28,7 +31,7 @@ def in_use(name: str) -> TrainedGenerator:
     return TrainedGenerator(Bundle(model, fields, Decoding()), "cuda")
 
 
-def profiled(run, rows: list[list[int]], beam: int) -> str:
+def profiled(run, rows: list[list[int]], beam: int) -> list[dict]:
     for _ in range(4):
         run(rows, beam)
     torch.cuda.synchronize()
@@ -42,14 +45,13 @@ def profiled(run, rows: list[list[int]], beam: int) -> str:
         torch.cuda.synchronize()
     events = [one for one in found.key_averages() if one.self_device_time_total > 0]
     total, count = sum(one.self_device_time_total for one in events), sum(one.count for one in events)
-    lines = [f"{wall * 1e3:.2f} ms a run, {total / 1e3:.2f} ms of kernels, {count} kernels ({count / LENGTH:.0f} a step)"]
-    lines += map(told, sorted(events, key=lambda one: -one.self_device_time_total)[:15])
-    return "\n".join(lines)
+    whole = {"ms": round(wall * 1e3, 3), "ms_of_kernels": round(total / 1e3, 3), "kernels_a_step": round(count / LENGTH, 1)}
+    return [whole, *map(told, sorted(events, key=lambda one: -one.self_device_time_total)[:15])]
 
 
-def told(one) -> str:
+def told(one) -> dict:
     spent = one.self_device_time_total
-    return f"{spent / 1e3:9.3f} ms {one.count:6d} x {spent / one.count:8.1f} us  {one.key[:90]}"
+    return {"kernel": one.key[:90], "ms": round(spent / 1e3, 3), "count": one.count, "us_each": round(spent / one.count, 1)}
 
 
 def main(model: str, cells: list[str]) -> None:
@@ -58,7 +60,8 @@ def main(model: str, cells: list[str]) -> None:
     for cell in cells:
         beam, count = map(int, cell.split("x"))
         rows = torch.randint(10, MODELS[model][1], (count, LENGTH)).tolist()
-        print(f"{model}, beam {beam} x {count} sentences: {profiled(run, rows, beam)}", flush=True)
+        for row in profiled(run, rows, beam):
+            print(json.dumps({"benchmark": "generation_kernels", "model": model, "cell": cell, **row}), flush=True)
 
 
 if __name__ == "__main__":
@@ -66,4 +69,6 @@ if __name__ == "__main__":
     parser.add_argument("--model", default="base", choices=list(MODELS))
     parser.add_argument("--cells", nargs="+", default=CELLS["cuda"], metavar="BEAMxSENTENCES")
     given = parser.parse_args()
+    if not torch.cuda.is_available():
+        sys.exit("kernels of a GPU are timed here, and there is none")
     main(given.model, given.cells)

@@ -3,10 +3,10 @@
     REGARD_DATA=../shared/data python benchmarks/real_tasks.py django 290 RUN [KEY=VALUE ...]
     REGARD_DATA=../shared/data python benchmarks/real_tasks.py django together RUN RUN
 
-A JSON row for each way of scoring, the quickest first: greedy search, the recipe's beam, and for summaries the one of sixteen
-candidates that is most like the others. A language model is scored alone, then with words that come again
-(`decoding/recent.py`; how sharply and how much is chosen on validation rows). `together`: what several runs write as an
-ensemble. The outputs are kept in RUN/*.txt.
+Tasks: django, aeslc, formulas and wikitext2. A JSON row for each way of scoring, the quickest first: greedy search, the
+recipe's beam, and for summaries the one of sixteen candidates that is most like the others. A language model is scored alone,
+then with words that come again (`decoding/recent.py`; how sharply and how much is chosen on validation rows). `together`: what
+several runs write as an ensemble. The outputs are kept in RUN/*.txt.
 """
 
 import gzip
@@ -156,4 +156,6 @@ def main(name: str, seconds: str, folder: str, *rest: str) -> None:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) < 4 or sys.argv[1] not in (*TASKS, "wikitext2"):
+        sys.exit(__doc__)
     main(*sys.argv[1:])

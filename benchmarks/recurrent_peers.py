@@ -61,4 +61,6 @@ def main(peers: Path, packages: str, rounds: int = 6) -> None:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 3:
+        sys.exit(__doc__)
     main(Path(sys.argv[1]).resolve(), sys.argv[2])
