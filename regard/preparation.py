@@ -84,20 +84,17 @@ def prepare(recipe: Recipe, directory: Path, say: Say) -> Prepared:
     if not len(store):
         raise UserError(f"{' and '.join(map(str, data.train.files))}: no row can be used; see {directory / 'bad_rows.txt'}")
     rows, valid = split(data, store, model.limits, fields, directory, recipe.training.seed, say, last=window is not None)
-    counts = None
-    if recipe.training.frequencies:
-        counts = word_counts(store[model.writes], rows, len(output_bias(model)))
+    written = store[model.writes]
+    counts = word_counts(written, rows, len(output_bias(model))) if recipe.training.frequencies else None
     shapes = ", ".join(f"{name}: {field.shape.told}" for name, field in fields.items())
     say(f"{len(rows):,} training rows, {len(valid):,} for validation; {shapes}")
     if window is not None:
-        text = LongText(store[model.writes], rows)
+        text = LongText(written, rows)
         say(f"one text of {len(text):,} tokens, an end mark for each row; the state goes on from row to row")
-        return Prepared(
-            store, Lanes(text, max(data.batch_tokens // window, 1), window, recipe.training.seed), fields, valid, counts
-        )
+        lanes = Lanes(text, max(data.batch_tokens // window, 1), window, recipe.training.seed)
+        return Prepared(store, lanes, fields, valid, counts)
     read = next((name for name in fields if name != model.writes), None)
-    lengths = store.lengths(read), store.lengths(model.writes)
-    plan = BatchPlan(*lengths, data.batch_tokens, recipe.training.seed, rows)
+    plan = BatchPlan(store.lengths(read), store.lengths(model.writes), data.batch_tokens, recipe.training.seed, rows)
     return Prepared(store, plan, fields, valid, counts)
 
 

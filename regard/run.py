@@ -166,14 +166,20 @@ def fit(
         steps = choose_weights(recipe, directory, model, validate, ending.progress.best)
         finish(recipe, directory, trained, steps, valid)
         if talk:
-            most = rows_in_time(ending.pacing, asked_rows)
-            tell_scores(
-                valid.question(trained, recipe.decoding, most(len(valid.rows))), len(valid.rows), valid.by, directory, say
-            )
-            for name, rows in test_rows.items():
-                tell_test(name, Question(trained, rows[: most(len(rows))], None, recipe.decoding), len(rows), valid.by, say)
+            tell_finished(recipe, directory, trained, valid, test_rows, rows_in_time(ending.pacing, asked_rows), say)
         tell_end(directory, type(model), len(steps), say)
     return ending.signal
+
+
+def tell_finished(
+    recipe: Recipe, directory: Path, trained: Any, valid: Validation, tests: Mapping[str, Any], most: Callable[[int], int],
+    say: Say,
+) -> None:  # fmt: skip
+    """Scores of the finished model, on at most so many of the rows."""
+    count = len(valid.rows)
+    tell_scores(valid.question(trained, recipe.decoding, most(count)), count, valid.by, directory, say)
+    for name, rows in tests.items():
+        tell_test(name, Question(trained, rows[: most(len(rows))], None, recipe.decoding), len(rows), valid.by, say)
 
 
 def rows_in_time(pacing: Pacing | None, validated: int) -> Callable[[int], int]:

@@ -101,22 +101,21 @@ def test_every_model_writes_the_same_or_says_why_not(name):
     same(trained, beam=4, length_penalty=0.6)
 
 
+ALLOWED = [
+    {"length_penalty": 0.0},
+    {"length_penalty": 1.0, "length_norm": "gnmt"},
+    {"coverage_penalty": 0.3},
+    {"min_length": 4},
+    {"min_ratio": 2.0, "max_ratio": 2.5},
+    {"max_length": 3},
+    {"stop": "first"},
+    {"stop": "last", "max_length": 9},
+]
+
+
 @pytest.mark.parametrize("name", TWO)
 @pytest.mark.parametrize("beam", [1, 4, 5])
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"length_penalty": 0.0},
-        {"length_penalty": 1.0, "length_norm": "gnmt"},
-        {"coverage_penalty": 0.3},
-        {"min_length": 4},
-        {"min_ratio": 2.0, "max_ratio": 2.5},
-        {"max_length": 3},
-        {"stop": "first"},
-        {"stop": "last", "max_length": 9},
-    ],
-    ids=lambda changes: "-".join(map(str, changes)),
-)
+@pytest.mark.parametrize("changes", ALLOWED, ids=lambda changes: "-".join(map(str, changes)))
 def test_every_penalty_and_rule_that_is_allowed(name, beam, changes):
     same(in_use(name), beam=beam, **changes)
 
