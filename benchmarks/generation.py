@@ -92,8 +92,10 @@ def ours(model: Generator, engine: Engine | None = None, shortlist: Shortlist | 
     return run
 
 
-def ctranslate2(model: Generator, values: dict, vocabulary: int, shortlist: Shortlist | None = None) -> Run:
-    """The same weights in int8, by `regard export`'s converter; one thread."""
+def ctranslate2(
+    model: Generator, values: dict, vocabulary: int, shortlist: Shortlist | None = None, precision: str = "int8"
+) -> Run:
+    """The same weights, by `regard export`'s converter; one thread."""
     from regard.data.fields import Text
     from regard.decoding.translator import Translator
     from regard.exchange.ctranslate2 import write
@@ -113,8 +115,8 @@ def ctranslate2(model: Generator, values: dict, vocabulary: int, shortlist: Shor
     with tempfile.TemporaryDirectory() as folder:
         config = {"kind": "sequence_to_sequence", **values}
         fields = {"source": field, "target": field}
-        write(Bundle(model, fields, Decoding(), config=config), folder, "int8")  # type: ignore[arg-type]
-        opened = Translator(Path(folder), "int8", fields, (4096, 4096))
+        write(Bundle(model, fields, Decoding(), config=config), folder, precision)  # type: ignore[arg-type]
+        opened = Translator(Path(folder), precision, fields, (4096, 4096))
         opened.shortlist = shortlist
         translator = opened.open()
 
@@ -161,6 +163,7 @@ def systems(name: str, rivals: list[str] | None) -> dict[str, Run]:
     others: dict[str, Callable[[], Run]] = {"model": lambda: ours(model)}
     if name != "recurrent":
         others["ctranslate2"] = lambda: ctranslate2(model, values, vocabulary)
+        others["ctranslate2-float32"] = lambda: ctranslate2(model, values, vocabulary, precision="float32")
         others["ctranslate2-shortlist"] = lambda: ctranslate2(model, values, vocabulary, short)
         others["transformers"] = lambda: hugging_face(values, vocabulary)
     for rival, make in others.items():

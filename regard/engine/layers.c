@@ -109,7 +109,7 @@ static void *make_room(const Stack *stack, const Word *word, Room *room) {
         inputs = largest(inputs, largest(layer->project.inputs, layer->down.inputs));
     }
     const long weights = stack->heads * word->times, floats = wide + context + stack->size + weights;
-    float *found = malloc(word->rows * (floats * sizeof(float) + inputs + 8));
+    float *found = room_of(word->rows * (floats * sizeof(float) + inputs + 8));
     if (!found) return NULL;
     room->wide = found;
     room->context = room->wide + word->rows * wide;
@@ -209,7 +209,7 @@ static void lstm_step(const Linear *again, const Sequence *all, long time, const
 
 /* Whether there was memory for it. */
 int lstm_scan(const Linear *again, const Sequence *all) {
-    float *sums = malloc(all->rows * (again->outputs * sizeof(float) + again->inputs + 8) + 1);
+    float *sums = room_of(all->rows * (again->outputs * sizeof(float) + again->inputs + 8));
     if (!sums) return 0;
     for (long time = 0; time < all->times; time++)
         lstm_step(again, all, time, time ? all->new_hidden : all->hidden, time ? all->new_memory : all->memory, sums);

@@ -17,6 +17,7 @@ import torch
 from jaxtyping import Bool, Float, Int, Int8
 from torch import Tensor
 
+from regard.engine.pages import laid_out
 from regard.nn.rounding import Which
 
 SOURCES = [Path(__file__).with_name(name) for name in ("layers.c", "products.c", "attention.c")]  # the first has the others
@@ -87,7 +88,7 @@ class Tiles:
         missing = -self.inputs % FOUR, -self.outputs % PANEL
         padded = torch.nn.functional.pad(integers, (0, missing[0], 0, missing[1])) if any(missing) else integers
         fours = padded.contiguous().view(torch.int32)  # moved four bytes at a time
-        self.laid_out = fours.view(len(fours) // PANEL, PANEL, -1).transpose(1, 2).contiguous()
+        self.laid_out = laid_out(fours.view(len(fours) // PANEL, PANEL, -1).transpose(1, 2))
         parts = [integers[begin : begin + 1024] for begin in range(0, self.outputs, 1024)]  # a sum's terms are widened first
         self.sums = torch.cat([part.sum(dim=1, dtype=torch.int32) for part in parts])
 
@@ -129,8 +130,8 @@ def int8_product(native: ctypes.CDLL, tiles: Tiles, scales: Float[Tensor, "outpu
 def float32_product(native: ctypes.CDLL, weight: Float[Tensor, "output input"], bias: Bias) -> NativeProduct:
     outputs, inputs = weight.shape
     padded = torch.nn.functional.pad(weight.float(), (0, 0, 0, -outputs % PANEL))
-    laid_out = padded.reshape(-1, PANEL, inputs).transpose(1, 2).contiguous()
-    return NativeProduct(native, inputs, outputs, (laid_out, None, None, None if bias is None else bias.float().contiguous()))
+    panels = laid_out(padded.reshape(-1, PANEL, inputs).transpose(1, 2))
+    return NativeProduct(native, inputs, outputs, (panels, None, None, None if bias is None else bias.float().contiguous()))
 
 
 def place_of(tensor: Tensor | None) -> int | None:

@@ -146,9 +146,12 @@ static void feed(const Linear *l, const float *x, long rows, uint8_t *scratch, f
     else multiply_plain(l, x, rows, y);
 }
 
+/* Memory whose beginning is that of a cache's line */
+static void *room_of(long bytes) { return aligned_alloc(64, (bytes + 64) / 64 * 64); }
+
 /* Whether there was memory for it. */
 int linear(const Linear *l, const float *x, long rows, float *y) {
-    uint8_t *scratch = l->scales ? malloc(rows * (l->inputs + 8) + 1) : NULL;
+    uint8_t *scratch = l->scales ? room_of(rows * (l->inputs + 8)) : NULL;
     if (l->scales && !scratch) return 0;
     feed(l, x, rows, scratch, y);
     free(scratch);

@@ -1,0 +1,46 @@
+"""Weights in memory whose pages are large. A step reads all of them, and looks up in tables where each page of them lies."""
+
+import mmap
+import threading
+
+import torch
+from torch import Tensor
+
+BLOCK, LINE = 1 << 25, 64  # bytes that are asked for at once, of which those are used that are written; of a cache's line
+
+
+class Pages:
+    """Handed out from front to back, and given back when nothing in a block is used any more."""
+
+    def __init__(self) -> None:
+        self.lock, self.used = threading.Lock(), 0
+        self.block: mmap.mmap | None = None
+
+    def take(self, size: int) -> Tensor | None:
+        """So many bytes, or none where the system has no such pages."""
+        with self.lock:
+            begin = self.used + -self.used % LINE
+            if self.block is None or begin + size > len(self.block):
+                self.block, begin = block(max(size, BLOCK)), 0
+            if self.block is None:
+                return None
+            self.used = begin + size
+            return torch.frombuffer(self.block, dtype=torch.uint8, count=size, offset=begin)
+
+
+def block(size: int) -> mmap.mmap | None:
+    try:
+        found = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        found.madvise(mmap.MADV_HUGEPAGE)
+    except (AttributeError, OSError, ValueError):
+        return None
+    return found
+
+
+PAGES = Pages()
+
+
+def laid_out(tensor: Tensor) -> Tensor:
+    """A copy whose numbers lie side by side, where they are read fastest."""
+    memory = PAGES.take(tensor.numel() * tensor.element_size()) if tensor.numel() else None
+    return tensor.contiguous() if memory is None else memory.view(tensor.dtype).view(tensor.shape).copy_(tensor)
