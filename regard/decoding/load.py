@@ -51,8 +51,7 @@ def load(path: str | Path, device: str = "auto", precision: str | None = None, e
     """A run or a model directory, ready for use. Of a run that still trains: its best weights so far, which is said.
 
     `precision`: outputs are written on a CPU by an engine, its weights in float32, bfloat16 or int8; with device="cuda" by the
-    model in float32 or bfloat16. `engine`: by which one, an
-    entry of ENGINES (docs/speed.md)."""
+    model in float32 or bfloat16. `engine`: by which one, an entry of ENGINES (docs/speed.md)."""
     fast = precision is not None or engine is not None
     chosen = choose_device("cpu" if device == "auto" and fast else device)
     bundle = load_model(Path(path), rounded=chosen.type == "cpu")

@@ -22,11 +22,9 @@ def foreign_setting(settings: Decoding) -> str | None:
     """What of these it does not have, and what to ask for instead."""
     if settings.cache not in ("auto", "dynamic"):
         return "it has no cache as it is meant here"
-    for key in Decoding.model_fields:
-        if (
-            key not in {*SHARED, "groups", "diversity", "cache"}
-            and getattr(settings, key) != Decoding.model_fields[key].default
-        ):
+    others = [key for key in Decoding.model_fields if key not in {*SHARED, "groups", "diversity", "cache"}]
+    for key in others:
+        if getattr(settings, key) != Decoding.model_fields[key].default:
             return f"it has no {key} as it is meant here"
     if settings.groups > 1:
         return "it has no groups of hypotheses"

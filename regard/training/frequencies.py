@@ -23,7 +23,9 @@ ROWS = 1 << 14  # that are counted at a time
 def output_bias(model: nn.Module) -> nn.Parameter:
     bias = getattr(getattr(getattr(model, "decoder", None), "output", None), "bias", None)
     if not isinstance(bias, nn.Parameter):
-        raise UserError("training.frequencies: the model has no layer over words with a bias")
+        raise UserError(
+            "training.frequencies: the model has no layer over words with a bias (Transformers: model.decoder.output_bias=true)"
+        )
     return bias
 
 

@@ -33,6 +33,7 @@ def recipe(directory, model, *changes, lines=LINES, train=("source", "target")):
 
 
 TRANSLATES = {"encoder": SIZES, "decoder": SIZES}
+TRANSFORMER = {"kind": "transformer", "hidden_size": 8}
 
 
 @pytest.mark.parametrize(
@@ -40,10 +41,11 @@ TRANSLATES = {"encoder": SIZES, "decoder": SIZES}
     [
         (TRANSLATES, ("source", "target")),
         ({"encoder": SIZES, "decoder": {**SIZES, "tied": True, "copy_words": "added"}}, ("source", "target")),
+        ({"encoder": TRANSFORMER, "decoder": {**TRANSFORMER, "output_bias": True}}, ("source", "target")),
         ({"kind": "language_model", "decoder": SIZES}, ("target",)),
         ({"kind": "language_model", "decoder": SIZES, "window": 3}, ("target",)),
     ],
-    ids=["translates", "copies", "continues", "reads_on"],
+    ids=["translates", "copies", "transformer", "continues", "reads_on"],
 )
 def test_the_output_layer_begins_with_log_p_of_the_rows_that_are_trained_on(model, train, tmp_path):
     run.train(recipe(tmp_path, model, train=train), tmp_path / "run", talk=False)
@@ -74,7 +76,7 @@ def test_a_run_that_goes_on_does_not_begin_again(tmp_path, capsys):
     "model",
     [
         {"kind": "tagger", "encoder": SIZES},
-        {"encoder": {"kind": "transformer", "hidden_size": 8}, "decoder": {"kind": "transformer", "hidden_size": 8}},
+        {"encoder": TRANSFORMER, "decoder": TRANSFORMER},
     ],
     ids=["no words", "no bias"],
 )
