@@ -7,7 +7,7 @@ from regard.planning import minutes
 from regard.recipe import Recipe, override, parse
 
 SIZES = {"embedding_size": 8, "hidden_size": 8}
-COUNTS = {"updates": 1000, "warmup": 100, "validate_every": 200, "save_every": 400}
+COUNTS = {"updates": 1000, "warmup": 100, "validate_every": 200, "validate_first": 20, "save_every": 400}
 
 
 @pytest.fixture
@@ -30,11 +30,13 @@ def counts(recipe):
 
 def test_all_that_is_counted_in_updates_follows_them(made):
     fitted = minutes.within(2, made())
-    assert counts(fitted) == {"updates": 500, "warmup": 50, "validate_every": 100, "save_every": 200}
-    assert counts(in_time(made(), fitted, 2, ())) == {"updates": 1000, "warmup": 100, "validate_every": 100, "save_every": 200}
+    halved = {key: count // 2 for key, count in COUNTS.items()}
+    assert counts(fitted) == halved
+    assert counts(in_time(made(), fitted, 2, ())) == {**halved, "updates": 1000, "warmup": 100}
+    assert minutes.within(2, made("training.validate_first=null")).training.validate_first is None
 
 
-@pytest.mark.parametrize("key", ["warmup", "validate_every", "save_every"])
+@pytest.mark.parametrize("key", ["warmup", "validate_every", "validate_first", "save_every"])
 def test_what_the_user_counts_stays(key, made):
     own = [f"training.{key}=77"]
     fitted = minutes.within(2, made(*own), own)

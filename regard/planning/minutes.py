@@ -82,10 +82,10 @@ def less(recipe: Recipe, own: set[str]) -> tuple[str, Recipe] | None:
 
 
 def counts(recipe: Recipe, updates: int, own: set[str]) -> dict[str, int]:
-    """All that a recipe counts in updates, in proportion."""
-    share = updates / recipe.training.updates
-    keys = [key for key in ("warmup", "validate_every", "save_every") if f"training.{key}" not in own]
-    return {"updates": updates, **{key: max(round(share * getattr(recipe.training, key)), 5) for key in keys}}
+    """What a recipe counts in updates, in proportion."""
+    share, keys = updates / recipe.training.updates, ("warmup", "validate_every", "validate_first", "save_every")
+    wanted = {key: getattr(recipe.training, key) for key in keys if f"training.{key}" not in own}
+    return {"updates": updates, **{key: max(round(share * count), 5) for key, count in wanted.items() if count is not None}}
 
 
 def updates_in(minutes: float, recipe: Recipe) -> float:
