@@ -249,6 +249,9 @@ SETS: dict[str, tuple[Callable[[], Splits], str]] = {
     "scan-length": (lambda: parallel("scan/length.{}.{}", ("in", "out"), train="train", test="test"), "exact"),
     "scan": (lambda: parallel("scan/simple.{}.{}", ("in", "out"), train="train", test="test"), "exact"),
     "django": (lambda: parallel("django/{}.{}", ("anno", "code"), train="train", valid="dev", test="test"), "exact"),
+    "django4000": (
+        lambda: first(parallel("django/{}.{}", ("anno", "code"), train="train", valid="dev", test="test"), 4_000), "exact",
+    ),
     "conala": (lambda: parallel("conala/{}.{}", ("nl", "code"), train="train", test="test"), "bleu_as_cut"),
     "tatoeba": (lambda: parallel("tatoeba_de-en/{}.{}", ("de", "en"), train="train", valid="dev", test="test"), "bleu"),
     "multi30k": (

@@ -83,6 +83,14 @@ CASES = {
         lambda chance: (one := sentence(chance, 5), f"{one.replace(' ', '.')} = {chance.choice(WORDS)}()"), 300,
         lambda it: kinds(it) == "code",
     ),
+    "names of code are hidden, so that copying is learned": (
+        lambda chance: (one := sentence(chance, 5), f"{one.replace(' ', '.')} = {chance.choice(WORDS)}()"), 600,
+        lambda it: (it.values["training"]["unknown_words"], it.values["training"]["label_smoothing"]) == (0.05, 0.0),
+    ),
+    "words that are copied are not": (
+        lambda chance: (one := sentence(chance, 12), f"{one} {sentence(chance, 1)}"), 3200,
+        lambda it: it.values["model"]["decoder"]["copy_words"] == "gated" and "unknown_words" not in it.values["training"],
+    ),
     "as many signs, but names that the source has not": (
         lambda chance: (sentence(chance, 5), " = ".join(sentence(chance, 3).replace(" ", ".") for _ in range(2)) + "()"), 300,
         lambda it: kinds(it) == "bpe",

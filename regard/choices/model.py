@@ -12,8 +12,12 @@ def copying(case: Case) -> Values:
     overlap = {"words": found.copied_words, "names and signs": found.copied_names}.get(units[1], found.copied_letters)
     if units[0] != units[1] or overlap < 0.35 or (case.small_symbols and found.rows >= 3_000):
         return {}
-    made_up = {"training.made_up_stems": 0.66} if case.small_symbols and found.rows <= FEW else {}
-    return {"model.decoder.copy_words": "gated", **made_up}
+    lessons: Values = {}  # what shows a model that copying is to be learned
+    if case.small_symbols and found.rows <= FEW:
+        lessons = {"training.made_up_stems": 0.66}
+    elif units[1] == "names and signs":  # a smoothed truth asks for words of the vocabulary where names are to be copied
+        lessons = {"training.unknown_words": 0.05, "training.label_smoothing": 0.0}
+    return {"model.decoder.copy_words": "gated", **lessons}
 
 
 FEW = 500  # rows; with made-up stems they are never the same, so they can be seen many more times

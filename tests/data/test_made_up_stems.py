@@ -36,14 +36,15 @@ def made_up(monkeypatch):
     return lambda chance, seed=1: MadeUpStems(Store({}, np.arange(len(ROWS)), {}), chance, seed)
 
 
-def test_places_inside_shared_stretches():
+def test_places_in_shared_stretches():
     found = [shared(np.array(read), np.array([*written, END, 0])) for read, written in ROWS]
-    assert found == [[(1, 1), (2, 2), (3, 3)], [], [(1, 2), (2, 3)], [(1, 1), (5, 5)]]
+    stem = [(at, at) for at in range(5)]
+    assert found == [stem, [], [(0, 1), (1, 2), (2, 3), (3, 4)], [(at, at) for at in (0, 1, 2, 4, 5, 6)]]
 
 
-def test_only_inner_symbols_change_and_both_sides_get_the_same(made_up):
+def test_only_shared_symbols_change_and_both_sides_get_the_same(made_up):
     change, seen = made_up(1.0), set()
-    assert change.symbols.tolist() == [[one + OFFSET, one] for one in (11, 12, 13, 14, 16, 17)]
+    assert change.symbols.tolist() == [[one + OFFSET, one] for one in range(10, 19)]
     before = batch_of(range(4))
     for step in range(60):
         after = change(before, step)
@@ -58,7 +59,7 @@ def test_only_inner_symbols_change_and_both_sides_get_the_same(made_up):
                     assert new == before["source"].values[row, at]
             stays = [at for at in range(9) if at not in places.values()]
             assert (after["target"].values[row, stays] == before["target"].values[row, stays]).all()
-    assert seen == {one + OFFSET for one in (11, 12, 13, 14, 16, 17)}
+    assert seen == {one + OFFSET for one in range(10, 19)}
 
 
 def test_it_depends_on_seed_step_and_row_and_not_on_the_batch(made_up):
