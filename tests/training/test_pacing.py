@@ -5,7 +5,9 @@ import os
 import re
 import signal
 import time
+from types import SimpleNamespace
 from typing import ClassVar
+from unittest.mock import Mock
 
 import pytest
 from small import digests, small_recipe
@@ -186,6 +188,19 @@ def test_the_time_of_a_run_is_that_of_all_its_parts(scripted, tmp_path, monkeypa
     run.train(scripted, tmp_path / "run", resume=True, talk=False, callbacks=Callbacks(began=6.0))
     assert given == [(5.0, 0.0), (6.0, Scripted.spent)]
     assert Pacing(1, 10, 90.0, spent=30.0, clock=Clock()).spent == 40.0
+
+
+def test_what_the_first_process_decides_holds_for_all():
+    """Their clocks are not alike."""
+    decided, display, noted = Pace(5, 5.0, 9, 30), SimpleNamespace(tell_time=Mock(), paced=Mock()), Mock()
+    answers = iter([decided, False, True])
+    training, group = small_recipe(30, "training.minutes=5").training, SimpleNamespace(share=lambda ask: next(answers))
+    keeper = timekeeping.Timekeeper(training, group, Progress(5), None, display, noted)
+    keeper.updated()
+    assert (keeper.progress.pace, keeper.updates) == (decided, 9)
+    noted.assert_called_once_with(step=5, updates=9)
+    display.paced.assert_called_once_with(5, 30, 9, 300)
+    assert [keeper.affords(), keeper.affords()] == [False, True]
 
 
 @pytest.mark.parametrize("way", [command.train, regard.train])
