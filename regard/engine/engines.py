@@ -8,6 +8,7 @@ from jaxtyping import Int
 from torch import Tensor, nn
 
 from regard.engine.claims import decoder_problem, encoder_problem
+from regard.engine.pages import large_pages
 from regard.engine.products import PRECISIONS, Pack, projection
 from regard.engine.recurrent import with_products
 from regard.engine.transformer import TransformerDecoderEngine, TransformerEncoderEngine
@@ -47,6 +48,11 @@ class Engine(NamedTuple):
     own: Mapping[str, str]  # what of it stays as it was, and why
     pack: Pack
 
+    @property
+    def is_compiled(self) -> bool:
+        """Whether a word of its decoder is one call of layers.c, and nothing of the model stayed as it was."""
+        return not self.own and getattr(self.model.decoder, "whole", None) is not None
+
     def narrowed(self, words: Int[Tensor, "some"]) -> Generator:
         """The same model, whose logits are of these words alone."""
         decoder: Any = copy.copy(self.model.decoder)
@@ -80,6 +86,7 @@ def engine_for(model: Generator, precision: str) -> Engine:
         if rewrite is None or problem is not None:
             own[name] = problem or ""
         else:
-            parts[name] = rewrite.build(part, pack)
+            with large_pages():
+                parts[name] = rewrite.build(part, pack)
     keep_freed_memory()  # from here on: what was needed to lay weights out is given back
     return Engine(with_parts(model, parts), own, pack)

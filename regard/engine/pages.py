@@ -1,7 +1,9 @@
 """Weights in memory whose pages are large. A step reads all of them, and looks up in tables where each page of them lies."""
 
 import mmap
-import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 import torch
 from torch import Tensor
@@ -13,19 +15,18 @@ class Pages:
     """Handed out from front to back, and given back when nothing in a block is used any more."""
 
     def __init__(self) -> None:
-        self.lock, self.used = threading.Lock(), 0
         self.block: mmap.mmap | None = None
+        self.used = 0
 
     def take(self, size: int) -> Tensor | None:
         """So many bytes, or none where the system has no such pages."""
-        with self.lock:
-            begin = self.used + -self.used % LINE
-            if self.block is None or begin + size > len(self.block):
-                self.block, begin = block(max(size, BLOCK)), 0
-            if self.block is None:
-                return None
-            self.used = begin + size
-            return torch.frombuffer(self.block, dtype=torch.uint8, count=size, offset=begin)
+        begin = self.used + -self.used % LINE
+        if self.block is None or begin + size > len(self.block):
+            self.block, begin = block(max(size, BLOCK)), 0
+        if self.block is None:
+            return None
+        self.used = begin + size
+        return torch.frombuffer(self.block, dtype=torch.uint8, count=size, offset=begin)
 
 
 def block(size: int) -> mmap.mmap | None:
@@ -37,10 +38,23 @@ def block(size: int) -> mmap.mmap | None:
     return found
 
 
-PAGES = Pages()
+CURRENT: ContextVar[Pages | None] = ContextVar("pages", default=None)
+
+
+@contextmanager
+def large_pages() -> Iterator[None]:
+    """For weights that stay: what is laid out for one batch is written faster where others lay before."""
+    before = CURRENT.set(Pages())
+    try:
+        yield
+    finally:
+        CURRENT.reset(before)
 
 
 def laid_out(tensor: Tensor) -> Tensor:
-    """A copy whose numbers lie side by side, where they are read fastest."""
-    memory = PAGES.take(tensor.numel() * tensor.element_size()) if tensor.numel() else None
-    return tensor.contiguous() if memory is None else memory.view(tensor.dtype).view(tensor.shape).copy_(tensor)
+    """A copy whose numbers lie side by side."""
+    pages, size = CURRENT.get(), tensor.numel() * tensor.element_size()
+    memory = None if pages is None or not size else pages.take(size)
+    if memory is None:
+        return tensor.clone(memory_format=torch.contiguous_format)
+    return memory.view(tensor.dtype).view(tensor.shape).copy_(tensor)

@@ -13,6 +13,7 @@ from regard.decoding.engines import ENGINES
 from regard.decoding.hypothesis import END_MARK
 from regard.decoding.sampling import Sampling
 from regard.decoding.translator import SHARED, Translator, foreign_setting
+from regard.engine import native
 from regard.errors import InputError, UserError
 from regard.recipe import Decoding
 
@@ -40,6 +41,12 @@ def model(tmp_path_factory):
     return stored(tmp_path_factory.mktemp("engines"))
 
 
+@pytest.fixture
+def no_kernels(monkeypatch):
+    """A machine without a compiler."""
+    monkeypatch.setattr(native, "library", lambda: None)
+
+
 @pytest.mark.parametrize("name", [pytest.param(name, marks=needs_ctranslate2) for name in ENGINES if name != "torch"])
 @pytest.mark.parametrize("settings", ALIKE, ids=str)
 def test_each_finds_what_the_model_finds(name, settings, model):
@@ -52,6 +59,21 @@ def test_each_finds_what_the_model_finds(name, settings, model):
         for key in ("score", "log_prob"):
             numbers = [torch.tensor([getattr(one, key) for one in each]) for each in (ours, theirs)]
             torch.testing.assert_close(*numbers, atol=1e-4, rtol=1e-4)
+
+
+@needs_ctranslate2
+@pytest.mark.skipif(native.library() is None, reason="no compiler, or a processor without AVX512-VNNI")
+@pytest.mark.parametrize("precision", ["float32", "int8"])
+def test_auto_takes_our_own_where_it_is_compiled_for_one_thread(precision, model, monkeypatch):
+    own = load(model, precision=precision, engine="auto")
+    assert own.translator is None
+    assert own.written_by == f"regard's own engine, in {precision}, compiled for this processor"
+    torch.set_num_threads(2)
+    several = load(model, precision=precision, engine="auto")
+    torch.set_num_threads(1)
+    assert several.written_by.startswith("CTranslate2")
+    monkeypatch.setattr(native, "library", lambda: None)
+    assert load(model, precision=precision, engine="auto").written_by.startswith("CTranslate2")
 
 
 @needs_ctranslate2
@@ -71,7 +93,7 @@ def test_each_output_has_a_limit_of_its_own(settings, tmp_path):
 
 @needs_ctranslate2
 @pytest.mark.parametrize("key", OTHERS)
-def test_what_ctranslate2_does_not_have_is_said_or_done_without_it(key, model, monkeypatch):
+def test_what_ctranslate2_does_not_have_is_said_or_done_without_it(key, model, monkeypatch, no_kernels):
     settings = {"beam": 2, "length_penalty": 1.0, **OTHERS[key]}
     with pytest.raises(UserError, match=f"{key}|--engine auto"):
         load(model, engine="ctranslate2").search(LINES[:3], **settings)
@@ -81,7 +103,7 @@ def test_what_ctranslate2_does_not_have_is_said_or_done_without_it(key, model, m
 
 
 @needs_ctranslate2
-def test_so_is_what_else_a_search_can_be_asked(model):
+def test_so_is_what_else_a_search_can_be_asked(model, no_kernels):
     strict, auto, own = load(model, engine="ctranslate2"), load(model, engine="auto"), load(model, "cpu")
     for ask in (
         lambda one: one.sample(LINES[:2], 3, Sampling(seed=5)),
@@ -114,7 +136,7 @@ def test_every_setting_is_shared_or_asked_for_in_vain():
 
 
 @needs_ctranslate2
-def test_a_converted_model_is_kept_and_made_again_for_other_weights(tmp_path):
+def test_a_converted_model_is_kept_and_made_again_for_other_weights(tmp_path, no_kernels):
     model, kept = stored(tmp_path), tmp_path / "model-ctranslate2-float32"
     load(model, engine="ctranslate2")
     before = (kept / "manifest.json").stat().st_mtime_ns
@@ -128,7 +150,7 @@ def test_a_converted_model_is_kept_and_made_again_for_other_weights(tmp_path):
     assert load(model, engine="ctranslate2").generate(LINES, beam=1) == expected
 
 
-def test_without_ctranslate2_its_name_is_refused_and_auto_takes_our_own(model, monkeypatch):
+def test_without_ctranslate2_its_name_is_refused_and_auto_takes_our_own(model, monkeypatch, no_kernels):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(UserError, match=r"pip install 'regard\[export\]'"):
         load(model, engine="ctranslate2")

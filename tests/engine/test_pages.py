@@ -7,17 +7,16 @@ import weakref
 import pytest
 import torch
 
-from regard.engine import pages
-from regard.engine.pages import BLOCK, LINE, Pages, laid_out
+from regard.engine.pages import BLOCK, CURRENT, LINE, Pages, laid_out, large_pages
 
 
 @pytest.fixture(params=["large", "none"], autouse=True)
 def system(request, monkeypatch):
     """One that has large pages, and one that does not know of them."""
-    monkeypatch.setattr(pages, "PAGES", Pages())
     if request.param == "none":
         monkeypatch.delattr(mmap, "MADV_HUGEPAGE", raising=False)
-    return request.param
+    with large_pages():
+        yield request.param
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.int32, torch.int8])
@@ -37,6 +36,16 @@ def test_an_empty_one_and_one_that_is_larger_than_a_block():
     assert laid_out(torch.full((5,), 3.0)).eq(3).all()
     assert small.eq(1).all()
     assert large.eq(2).all()
+
+
+def test_what_is_laid_out_for_one_batch_lies_where_others_lay():
+    own = CURRENT.get()
+    assert own is not None
+    used = own.used
+    before = CURRENT.set(None)
+    assert laid_out(torch.ones(5)).eq(1).all()
+    CURRENT.reset(before)
+    assert own.used == used
 
 
 def test_a_block_is_handed_out_by_lines_and_given_back(system):
