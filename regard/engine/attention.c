@@ -42,6 +42,8 @@ typedef struct {
     const void *pairs;
     const int64_t *ancestors;
     const uint8_t *visible;    /* [slots][times], or none: all are */
+    const float *network;      /* 2 v [heads][key] of scores v . tanh(q + k), whose queries and keys are given as e^2q and e^2k; or
+                                  none: q . k */
     long sharers, heads, key, value, places, times;
 } Past;
 
@@ -50,9 +52,16 @@ static inline long place_of(const Past *past, long slot, long head, long t) {
     return ((slot * past->heads + head) * past->places + t) * (past->key + past->value);
 }
 
-/* context = softmax(q K^T) V of one query and head */
+/* What sixteen elements of a query and a key add to their score. tanh(q + k) = 1 - 2 / (1 + e^2q e^2k), and what all keys have in
+   common changes no weight. */
+static inline __attribute__((always_inline)) __m512 compared(__m512 q, __m512 k, __m512 sum, __m512 v, const int network) {
+    const __m512 one = _mm512_set1_ps(1);
+    return network ? _mm512_fnmadd_ps(v, _mm512_div_ps(one, _mm512_fmadd_ps(q, k, one)), sum) : _mm512_fmadd_ps(q, k, sum);
+}
+
+/* context = softmax(scores) V of one query and head */
 static inline __attribute__((always_inline)) void attend_one(
-    const Past *past, long row, long head, const float *q, float *context, float *weights, const int half) {
+    const Past *past, long row, long head, const float *q, float *context, float *weights, const int half, const int network) {
     const long times = past->times, key = past->key, value = past->value, own = row / past->sharers;
     const int64_t *mine = past->ancestors ? past->ancestors + row * times : NULL;
     const uint8_t *seen = past->visible ? past->visible + own * times : NULL;
@@ -62,12 +71,13 @@ static inline __attribute__((always_inline)) void attend_one(
         __m512 sum = _mm512_setzero_ps();
         for (long i = 0; i < key; i += LANES) {
             __mmask16 there = first_of(key - i);
-            sum = _mm512_fmadd_ps(_mm512_maskz_loadu_ps(there, q + i), load(past->pairs, at + i, there, half), sum);
+            __m512 v = network ? load(past->network, head * key + i, there, 0) : sum;
+            sum = compared(load(q, i, there, 0), load(past->pairs, at + i, there, half), sum, v, network);
         }
         weights[t] = _mm512_reduce_add_ps(sum);
         if ((!seen || seen[t]) && weights[t] > best) best = weights[t];
     }
-    float share = 1 / exponentials(weights, seen, best, times);
+    const float total = exponentials(weights, seen, best, times), share = total > 0 ? 1 / total : 0;
     for (long t = 0; t < times; t++) weights[t] *= share;
     for (long i = 0; i < value; i += 4 * LANES) {
         __m512 sums[4];
@@ -82,13 +92,14 @@ static inline __attribute__((always_inline)) void attend_one(
     }
 }
 
-/* One query a row and head; pairs are bfloat16 if `half`. Weights of a row and those of the next lie `across` apart. */
+/* One query a row and head; pairs are bfloat16 if `half`, which a network's are not. Weights of a row and those of the next lie `across` apart. */
 void attend(const Past *past, const float *queries, long stride, long rows, long half, float *context, float *weights, long across) {
     for (long row = 0; row < rows; row++)
         for (long head = 0; head < past->heads; head++) {
             const float *q = queries + row * stride + head * past->key;
             float *c = context + (row * past->heads + head) * past->value, *w = weights + row * across + head * past->times;
-            if (half) attend_one(past, row, head, q, c, w, 1);
-            else attend_one(past, row, head, q, c, w, 0);
+            if (past->network) attend_one(past, row, head, q, c, w, 0, 1);
+            else if (half) attend_one(past, row, head, q, c, w, 1, 0);
+            else attend_one(past, row, head, q, c, w, 0, 0);
         }
 }

@@ -135,7 +135,7 @@ static void look_back(const Stack *stack, long n, const Word *word, const Room *
             const float *pair = room->wide + row * width + asked + head * both;
             keep(pair, both, own, ((row * stack->heads + head) * word->places + word->times - 1) * both, word->half);
         }
-    Past past = {own, word->ancestors, NULL, 1, stack->heads, stack->key, stack->value, word->places, word->times};
+    Past past = {own, word->ancestors, NULL, NULL, 1, stack->heads, stack->key, stack->value, word->places, word->times};
     attend(&past, room->wide, width, word->rows, word->half, room->context, room->weights, stack->heads * word->times);
     feed(&layer->output, room->context, word->rows, room->bytes, room->fed);
     add_norm(&layer->after_self, room->fed, word, stack->size);
@@ -144,7 +144,7 @@ static void look_back(const Stack *stack, long n, const Word *word, const Room *
 static void look_across(const Stack *stack, long n, const Word *word, const Room *room) {
     const Layer *layer = stack->layers + n;
     const long each = stack->cross_heads * word->source;
-    Past past = {word->memory[n], NULL, word->visible, word->sharers, stack->cross_heads, stack->cross_key, stack->cross_value,
+    Past past = {word->memory[n], NULL, word->visible, NULL, word->sharers, stack->cross_heads, stack->cross_key, stack->cross_value,
                  word->source, word->source};
     feed(&layer->ask, word->read, word->rows, room->bytes, room->wide);
     float *weights = word->weights + n * each;

@@ -144,7 +144,7 @@ class Past(ctypes.Structure):
     """`Past` of attention.c."""
 
     _fields_ = (
-        *((name, ctypes.c_void_p) for name in ("pairs", "ancestors", "visible")),
+        *((name, ctypes.c_void_p) for name in ("pairs", "ancestors", "visible", "network")),
         *((name, ctypes.c_long) for name in ("sharers", "heads", "key", "value", "places", "times")),
     )
 
@@ -152,13 +152,16 @@ class Past(ctypes.Structure):
 def attend(
     native: ctypes.CDLL, queries: Float[Tensor, "rows heads*key"], pairs: Float[Tensor, "slots heads places both"], key: int,
     times: int, ancestors: Int[Tensor, "rows times"] | None, visible: Bool[Tensor, "slots times"] | None, sharers: int,
+    network: Float[Tensor, "heads key"] | None = None,
 ) -> tuple[Float[Tensor, "rows heads*value"], Float[Tensor, "rows heads times"]]:  # fmt: skip
-    """`look` of transformer.py; pairs are float32 or bfloat16."""
+    """`look` of transformer.py; pairs are float32 or bfloat16. `network`: 2 v of scores v · tanh(q + k), whose queries and keys
+    are given as e^2q and e^2k."""
     rows, (_, heads, places, both) = len(queries), pairs.shape
     queries = queries if queries.stride(1) == 1 else queries.contiguous()
     assert pairs.dtype in (torch.float32, torch.bfloat16)
+    assert ancestors is not None or rows == sharers * len(pairs)
     context, weights = queries.new_empty(rows, heads * (both - key)), queries.new_empty(rows, heads, times)
-    past = Past(*map(place_of, (pairs, ancestors, visible)), sharers, heads, key, both - key, places, times)
+    past = Past(*map(place_of, (pairs, ancestors, visible, network)), sharers, heads, key, both - key, places, times)
     native.attend(
         ctypes.byref(past), queries.data_ptr(), queries.stride(0), rows, pairs.dtype == torch.bfloat16, context.data_ptr(),
         weights.data_ptr(), heads * times,

@@ -1,5 +1,5 @@
-"""Recurrent networks for inference: the same modules, each of whose products is laid out once. Cells in FUSED make their steps
-in one call of layers.c."""
+"""Recurrent networks for inference: the same modules, each of whose products is laid out once. Cells and attentions in FUSED
+make their steps in one call of layers.c."""
 
 import copy
 import ctypes
@@ -11,6 +11,11 @@ from torch import Tensor, nn
 from regard.engine import native
 from regard.engine.native import NativeProduct, place_of
 from regard.engine.products import Pack, projection
+from regard.nn.attention import Attention, AttentionState, PreparedMemory
+from regard.nn.attention.additive import exponential, too_large
+from regard.nn.attention.attention import Select, Selection
+from regard.nn.attention.pairs import Network
+from regard.nn.attention.selections import Soft
 from regard.nn.linear import Linear, LinearForInference
 from regard.nn.recurrent.cell import CellState, HiddenMemory, Step
 from regard.nn.recurrent.cells import LSTMCell
@@ -68,7 +73,33 @@ class FusedLSTMCell(LSTMCell):
         return found
 
 
-FUSED: dict[type[nn.Module], type[nn.Module]] = {LSTMCell: FusedLSTMCell}
+class FusedAttention(Attention):
+    """Scores v · tanh(q + k), their softmax and the context in one call."""
+
+    def one_launch(self, keys: Float[Tensor, "batch heads source size"], values: Tensor) -> bool:
+        pair = self.score.pair
+        plain = type(self.selection) is Soft and not self.scope.bounded and native.library() is not None
+        return plain and isinstance(pair, Network) and pair.activation == "tanh" and not too_large(keys)
+
+    def bind_kernel(self, prepared: PreparedMemory) -> Select:
+        library, pair, whole = native.library(), self.score.pair, prepared.values.expand(-1, self.heads, -1, -1)
+        assert library is not None
+        assert isinstance(pair, Network)
+        pairs = torch.cat([exponential(prepared.keys.float()), whole.float()], dim=-1)
+        visible = None if bool(prepared.counts.all()) else prepared.counts.contiguous()
+        network = (2 * pair.score_vector.detach().float() / self.selection.temperature).contiguous()
+
+        def select(queries: Tensor, asked: Tensor, state: AttentionState) -> Selection:
+            each = exponential(queries.transpose(1, 2)).flatten(2)
+            sizes = network.shape[1], pairs.shape[2]
+            found = native.attend(library, each.flatten(0, 1), pairs, *sizes, None, visible, each.shape[1], network)
+            context, weights = (one.view(*each.shape[:2], self.heads, -1).transpose(1, 2) for one in found)
+            return context, weights, None
+
+        return select
+
+
+FUSED: dict[type[nn.Module], type[nn.Module]] = {LSTMCell: FusedLSTMCell, Attention: FusedAttention}
 
 
 def with_products(module: nn.Module, pack: Pack, made: Made | None = None) -> nn.Module:
