@@ -38,7 +38,7 @@ TEXTS = ["abcab", "c", "deb", "ab", "eddab", "d", "aabb", "bc", "cab"]
 WRITING = [
     name
     for name, values in KINDS.items()
-    if values.get("kind", "sequence_to_sequence") in ("sequence_to_sequence", "decoder_alone") and "cop" not in name
+    if values.get("kind", "sequence_to_sequence") in ("sequence_to_sequence", "decoder_alone")
 ]
 GROWING = ("attends", "deepatt-feeding", "tape", "tanh_attention")  # cells and connections that attend to their earlier states
 TWO = ["transformer-positions-sinusoid", "recurrent-gru-additive-into_cell"]
