@@ -15,6 +15,7 @@ from regard.decoding.generator import TrainedGenerator
 from regard.errors import UserError
 from regard.evaluation.evaluate import Question, measure
 from regard.evaluation.metrics import METRICS, Metric, Score
+from regard.training.callbacks import Callbacks
 from regard.training.checkpoint import Best, read_progress
 
 
@@ -50,6 +51,18 @@ def test_outputs_that_are_as_good_as_none_are_told_apart_by_the_loss(scripted, n
     progress = scripted([*scores, 0.0], [*losses, 9.0], "training.average=3", name=name)
     assert [one.step for one in progress.best] == best
     assert [one.score for one in progress.best] == [METRICS[name].rank(scores[step - 1]) for step in best]
+
+
+def test_a_validation_gives_back_what_its_search_has_kept(tmp_path, monkeypatch):
+    """Graphs of a search and those of training share a GPU's memory."""
+    in_use, search, made, kept = run.in_use, TrainedGenerator.slot_search, [], []
+    monkeypatch.setattr(run, "in_use", lambda *given: made.append(in_use(*given)) or made[-1])
+    monkeypatch.setattr(TrainedGenerator, "slot_search", lambda self, settings: kept.append("made") or search(self, settings))
+    told = Callbacks(on_validation=lambda step, scores: kept.append(made[0].slotted))
+    recipe = small_recipe(2, "decoding.cache=static", "training.validate_by=bleu", "training.validate_every=1")
+    run.train(recipe, tmp_path / "run", talk=False, callbacks=told)
+    assert [one for one in kept if one != "made"] == [None, None]
+    assert kept[0] == kept[2] == "made"
 
 
 def test_what_is_no_score_is_worse_than_outputs_as_good_as_none():
