@@ -96,7 +96,7 @@ class Training(Section):
     label_smoothing: Rate = 0.1
     scheduled_sampling: Rate = 0.0  # chance that a step reads the model's own last word instead of the true one
     unknown_words: Rate = 0.0  # chance that a word both sides have is hidden and can only be copied; of labellers: any word
-    made_up_stems: Rate = 0.0  # chance that a row has other letters in the stretches that both of its sides share
+    made_up_stems: Rate = 0.0  # chance that a row has other letters, fewer or more, where its sides share some
     augment: dict[str, Amount] = {}  # how much images change from one pass to the next, by name
     penalties: dict[str, Amount] = {}  # on attention weights or on what layers give, by name
     start_from: File | None = None  # a run or a model directory whose weights and tokenizers to begin with

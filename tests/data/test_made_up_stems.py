@@ -1,5 +1,8 @@
 """Rows with made-up stems, against what such a row must be: a loop over its symbols."""
 
+import itertools
+from collections import Counter
+
 import numpy as np
 import pytest
 
@@ -36,30 +39,61 @@ def made_up(monkeypatch):
     return lambda chance, seed=1: MadeUpStems(Store({}, np.arange(len(ROWS)), {}), chance, seed)
 
 
-def test_places_in_shared_stretches():
+def test_shared_stretches():
     found = [shared(np.array(read), np.array([*written, END, 0])) for read, written in ROWS]
-    stem = [(at, at) for at in range(5)]
-    assert found == [stem, [], [(0, 1), (1, 2), (2, 3), (3, 4)], [(at, at) for at in (0, 1, 2, 4, 5, 6)]]
+    assert found == [[(0, 0, 5)], [], [(0, 1, 4)], [(0, 0, 3), (4, 4, 3)]]
 
 
-def test_only_shared_symbols_change_and_both_sides_get_the_same(made_up):
-    change, seen = made_up(1.0), set()
+FORMS = {  # around other stems: what is read and what is written
+    0: lambda one: ([*one, 30], [*one, 20]),
+    1: lambda: ROWS[1],
+    2: lambda one: ([*one, 31], [22, *one]),
+    3: lambda one, two: ([*one, 30, *two], [*one, 20, *two]),
+}
+
+
+def stems_of(row, target):
+    """The stretches between what stays in a target."""
+    whole = [int(one) for one in target if one not in (0, END)]
+    stays = set(whole) if row == 1 else {20, 22}
+    return [list(part) for other, part in itertools.groupby(whole, lambda one: one in stays) if not other]
+
+
+def test_stems_are_of_other_symbols_and_lengths_and_the_same_on_both_sides(made_up):
+    change, lengths, symbols = made_up(1.0), [Counter(), Counter(), Counter(), Counter()], set()
     assert change.symbols.tolist() == [[one + OFFSET, one] for one in range(10, 19)]
+    for step in range(400):
+        after = change(batch_of(range(4)), step)
+        assert after["source"].values.shape[1] <= 9  # as long as the longest row that was seen
+        for row in range(4):
+            source, copies, target = (after[name].values[row] for name in ("source", "copies", "target"))
+            stems = stems_of(row, target)
+            read, written = FORMS[row](*stems)
+            assert [one for one in source if one] == [*(np.array(read) + OFFSET), END]
+            assert [one for one in copies if one] == read
+            assert [one for one in target if one] == [*written, END]
+            lengths[row][tuple(map(len, stems))] += 1
+            symbols |= {one for stem in stems for one in stem}
+    assert symbols == set(range(10, 19))
+    assert {one for (one,) in lengths[0]} == {3, 4, 5, 6, 7}
+    assert {one for (one,) in lengths[2]} == {2, 3, 4, 5, 6}
+    assert lengths[3].keys() == {(a, b) for a in (2, 3, 4) for b in (2, 3, 4) if a + b <= 7}  # there is room for one more
+
+
+def test_lengths_stay_where_links_name_places(made_up):
+    links = Column(np.zeros((4, 9, 9), np.float32), times=2)
+    for step in range(50):
+        before = batch_of(range(4))
+        after = made_up(1.0)(Batch({**before.columns, "links": links}, before.rows), step)
+        for name in ("source", "copies", "target"):
+            assert ((after[name].values > 0).sum(axis=1) == (before[name].values > 0).sum(axis=1)).all()
+
+
+def test_lengths_are_told_where_the_column_has_them(made_up):
     before = batch_of(range(4))
-    for step in range(60):
-        after = change(before, step)
-        for row, (read, written) in enumerate(ROWS):
-            places = dict(shared(np.array(read), np.array(written)))
-            for at in range(9):
-                new = after["source"].values[row, at]
-                if at in places:
-                    seen.add(int(new))
-                    assert new == after["copies"].values[row, at] + OFFSET == after["target"].values[row, places[at]] + OFFSET
-                else:
-                    assert new == before["source"].values[row, at]
-            stays = [at for at in range(9) if at not in places.values()]
-            assert (after["target"].values[row, stays] == before["target"].values[row, stays]).all()
-    assert seen == {one + OFFSET for one in range(10, 19)}
+    source = before["source"]._replace(lengths=(before["source"].values > 0).sum(axis=1))
+    after = made_up(1.0)(Batch({**before.columns, "source": source}, before.rows), 3)
+    assert after["source"].lengths.tolist() == (after["source"].values > 0).sum(axis=1).tolist()
 
 
 def test_it_depends_on_seed_step_and_row_and_not_on_the_batch(made_up):
@@ -74,7 +108,7 @@ def test_it_depends_on_seed_step_and_row_and_not_on_the_batch(made_up):
 
 def test_the_chance_is_the_chance(made_up):
     change, before = made_up(0.3), batch_of([0])
-    changed = [(change(before, step)["target"].values != before["target"].values).any() for step in range(2000)]
+    changed = [change(before, step)["target"].values[0, :5].tolist() != ROWS[0][1][:5] for step in range(2000)]
     assert np.mean(changed) == pytest.approx(0.3, abs=0.04)
 
 
