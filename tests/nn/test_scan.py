@@ -336,6 +336,23 @@ def test_a_path_that_does_not_compute_this_is_refused(path, name):
         scan(CELLS[name](5, 7), torch.randn(3, 4, 5), mask=half_kept(3, 7), path=path)
 
 
+class Whole(CELLS["gru"]):
+    """A cell with a way of its own through all steps."""
+
+    def run(self, projected, state, active):
+        return projected.new_ones(*projected.shape[:2], self.hidden_size), state
+
+
+def test_a_cells_own_way_is_taken_where_it_computes_all():
+    """It knows no mask, and tells nobody of its states."""
+    cell, inputs, ones = Whole(5, 7), torch.randn(3, 4, 5), torch.ones(3, 4, 7)
+    assert scan(cell, inputs, path="loop")[0].equal(ones)
+    assert scan(cell, inputs[:, :0], path="loop")[0].shape == (3, 0, 7)
+    assert not scan(cell, inputs, mask=half_kept(3, 7), path="loop")[0].equal(ones)
+    with gradient_flow():
+        assert not scan(cell, inputs, path="loop")[0].equal(ones)
+
+
 @pytest.mark.parametrize("path", ["library", "diagonal"])
 def test_a_path_that_knows_no_layer_norm_is_refused(path):
     with pytest.raises(UserError, match=path):

@@ -240,6 +240,13 @@ def test_the_first_rows_alone_are_validated_on(tmp_path, monkeypatch):
     assert set(asked) == {7}
 
 
+def test_what_is_known_of_the_rows_is_that_of_the_first_too():
+    valid = run.Validation("loss", ["a", "b", "c"], [{1}, {2}, {3}], [[4], [5], [6]])
+    for most, rows in ((2, 2), (None, 3), (7, 3)):
+        asked = valid.question(None, None, most)
+        assert (asked.pairs, asked.gold, asked.boxes) == tuple(side[:rows] for side in valid[1:])
+
+
 def test_the_time_that_was_told_is_mended_where_it_was_wrong(capsys):
     """Two updates a second, then one in four seconds: 50 s were said, and 380 remain."""
     clock = Clock()
