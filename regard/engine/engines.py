@@ -17,7 +17,7 @@ from regard.models.decoders.recurrent import RecurrentDecoder
 from regard.models.decoders.transformer import TransformerDecoder
 from regard.models.encoders.recurrent import RecurrentEncoder
 from regard.models.encoders.transformer import TransformerEncoder
-from regard.nn.allocator import keep_freed_memory
+from regard.nn.allocator import give_back_freed, keep_freed_memory
 from regard.nn.linear import LinearForInference
 from regard.nn.rounding import RoundedMatrix, rounded, rows_of
 from regard.tables import choose
@@ -86,7 +86,9 @@ def engine_for(model: Generator, precision: str) -> Engine:
         if rewrite is None or problem is not None:
             own[name] = problem or ""
         else:
+            give_back_freed()  # new weights lie elsewhere than what they are made of
             with large_pages():
                 parts[name] = rewrite.build(part, pack)
+    give_back_freed()
     keep_freed_memory()  # from here on: what was needed to lay weights out is given back
     return Engine(with_parts(model, parts), own, pack)

@@ -19,6 +19,14 @@ def keep_freed_memory() -> bool:
     return told((MMAP_THRESHOLD, LARGE), (TRIM_THRESHOLD, SPARE))
 
 
+def give_back_freed() -> bool:
+    """Pages that lie between others in use too."""
+    try:
+        return bool(ctypes.CDLL(None).malloc_trim(0))
+    except (AttributeError, OSError, TypeError):
+        return False
+
+
 def told(*settings: tuple[int, int]) -> bool:
     try:
         mallopt = ctypes.CDLL(None).mallopt
