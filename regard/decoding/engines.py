@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from regard.engine.products import PRECISIONS
 from regard.errors import UserError
 from regard.models import configure
 from regard.models.directory import Bundle, model_in
@@ -31,7 +32,8 @@ def by_own(trained: "TrainedGenerator", bundle: Bundle, precision: str) -> str:
     if trained.device.type == "cuda":
         trained.use_weights(precision)
         return f"{OWN} on a GPU, in {precision}"
-    trained.use_engine(precision)
+    if trained.engine is None or trained.engine.pack is not PRECISIONS.get(precision):  # what is stored rounded has it already
+        trained.use_engine(precision)
     return f"{OWN}, in {precision}"
 
 

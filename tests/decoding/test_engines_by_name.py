@@ -185,5 +185,21 @@ def test_operators_write_what_a_rounded_model_stands_for(model, tmp_path):
     assert rounded.generate(LINES, beam=1) == load(tmp_path / "int8", precision="float32").generate(LINES, beam=1)
 
 
+def test_what_is_stored_rounded_is_laid_out_once(model, tmp_path, monkeypatch):
+    from regard.decoding import searching
+    from regard.models.directory import store_rounded
+
+    store_rounded(model, tmp_path / "int8", "int8", "")
+    made = []
+    monkeypatch.setattr(
+        searching, "engine_for", lambda *given, make=searching.engine_for: made.append(given[1]) or make(*given)
+    )
+    for given in ({"engine": "native"}, {"precision": "int8"}, {"engine": "auto"}):
+        load(tmp_path / "int8", **given)
+    assert made == ["int8"] * 3
+    load(tmp_path / "int8", precision="float32")
+    assert made[3:] == ["int8", "float32"]
+
+
 def test_the_sources_are_what_their_tests_say():
     assert len({len(ids) for ids in TOKENIZER.encode(LINES)}) > 5
