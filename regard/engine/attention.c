@@ -92,8 +92,10 @@ static inline __attribute__((always_inline)) void attend_one(
     }
 }
 
-/* One query a row and head; pairs are bfloat16 if `half`, which a network's are not. Weights of a row and those of the next lie `across` apart. */
-void attend(const Past *past, const float *queries, long stride, long rows, long half, float *context, float *weights, long across) {
+/* One query a row and head; pairs are bfloat16 if `half`, which a network's are not. Weights of a row and those of the next lie
+   `across` apart. */
+void attend(
+    const Past *past, const float *queries, long stride, long rows, long half, float *context, float *weights, long across) {
     for (long row = 0; row < rows; row++)
         for (long head = 0; head < past->heads; head++) {
             const float *q = queries + row * stride + head * past->key;

@@ -144,8 +144,8 @@ static void look_back(const Stack *stack, long n, const Word *word, const Room *
 static void look_across(const Stack *stack, long n, const Word *word, const Room *room) {
     const Layer *layer = stack->layers + n;
     const long each = stack->cross_heads * word->source;
-    Past past = {word->memory[n], NULL, word->visible, NULL, word->sharers, stack->cross_heads, stack->cross_key, stack->cross_value,
-                 word->source, word->source};
+    Past past = {word->memory[n], NULL, word->visible, NULL, word->sharers, stack->cross_heads, stack->cross_key,
+                 stack->cross_value, word->source, word->source};
     feed(&layer->ask, word->read, word->rows, room->bytes, room->wide);
     float *weights = word->weights + n * each;
     attend(&past, room->wide, layer->ask.outputs, word->rows, word->half, room->context, weights, stack->count * each);
@@ -194,7 +194,10 @@ static void lstm_step(const Linear *again, const Sequence *all, long time, const
         for (long i = 0; i < size; i += LANES) {
             __mmask16 there = first_of(size - i);
             __m512 gates[4], memory = load(c, row * size + i, there, 0), hidden = load(h, row * size + i, there, 0);
-            EACH(n, 4) gates[n] = _mm512_add_ps(load(projected, n * size + i, there, 0), load(sums, (row * 4 + n) * size + i, there, 0));
+            EACH(n, 4) {
+                __m512 by_input = load(projected, n * size + i, there, 0), by_past = load(sums, (row * 4 + n) * size + i, there, 0);
+                gates[n] = _mm512_add_ps(by_input, by_past);
+            }
             if (going) {
                 __m512 write = _mm512_mul_ps(sigmoid(gates[0]), hyperbolic_tangent(gates[2]));
                 memory = _mm512_fmadd_ps(sigmoid(gates[1]), memory, write);

@@ -123,6 +123,7 @@ class NativeProduct:
 
 
 def int8_product(native: ctypes.CDLL, tiles: Tiles, scales: Float[Tensor, "output"], bias: Bias) -> NativeProduct:
+    assert tiles.inputs < 1 << 17, "a sum of more products of bytes does not fit into 32 bits"
     kept = tiles.laid_out, scales.contiguous(), ZERO * tiles.sums, None if bias is None else bias.float().contiguous()
     return NativeProduct(native, tiles.inputs, tiles.outputs, kept)
 

@@ -106,7 +106,7 @@ static Bytes round_rows(const float *x, long inputs, long rows, uint8_t *scratch
     return (Bytes){scratch, scales, stride};
 }
 
-/* The same in float32 */
+/* A tile in float32 */
 static inline __attribute__((always_inline)) void plain_tile(
     const Linear *l, const int tall, long first, const float *x, float *y) {
     const float *weight = (const float *)l->weight + first * l->inputs;
@@ -128,6 +128,7 @@ static inline __attribute__((always_inline)) void plain_tile(
     }
 }
 
+/* y = x W^T + b in float32 */
 static void multiply_plain(const Linear *l, const float *x, long rows, float *y) {
     const long passes = (rows + TALL - 1) / TALL;
     for (long first = 0; first < l->outputs; first += PANEL)
