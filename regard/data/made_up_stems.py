@@ -58,13 +58,16 @@ class MadeUpStems:
 
     @cached_property
     def symbols(self) -> Integers:
-        """[symbol, (source id, target id)]: all that some row shares."""
+        """[symbol, (source id, target id)]: all that some row shares and the target's vocabulary has; others are numbered anew
+        in each row."""
         source, target, copies = (self.seen[name].values for name in ("source", "target", "copies"))
+        known = int(self.store.facts["target_vocabulary"])
         pairs = {
             (int(source[row, at]), int(copies[row, at]))
             for row in range(len(source))
             for one in shared(copies[row], target[row])
             for at in range(one.read, one.read + one.size)
+            if copies[row, at] < known
         }
         if not pairs:
             raise UserError("training.made_up_stems: no row has three symbols in a row that stand in its source and its target")

@@ -36,7 +36,9 @@ def batch_of(numbers):
 @pytest.fixture
 def made_up(monkeypatch):
     monkeypatch.setattr(made_up_stems, "collate", lambda store, rows: batch_of([int(row) for row in rows]))
-    return lambda chance, seed=1: MadeUpStems(Store({}, np.arange(len(ROWS)), {}), chance, seed)
+    return lambda chance, seed=1, known=40: MadeUpStems(
+        Store({}, np.arange(len(ROWS)), {"target_vocabulary": known}), chance, seed
+    )
 
 
 def test_shared_stretches():
@@ -78,6 +80,11 @@ def test_stems_are_of_other_symbols_and_lengths_and_the_same_on_both_sides(made_
     assert {one for (one,) in lengths[0]} == {3, 4, 5, 6, 7}
     assert {one for (one,) in lengths[2]} == {2, 3, 4, 5, 6}
     assert lengths[3].keys() == {(a, b) for a in (2, 3, 4) for b in (2, 3, 4) if a + b <= 7}  # there is room for one more
+
+
+def test_words_that_the_vocabulary_lacks_are_not_drawn(made_up):
+    """15 to 18 are numbered past it, in each row anew."""
+    assert made_up(1.0, known=15).symbols.tolist() == [[one + OFFSET, one] for one in range(10, 15)]
 
 
 def test_lengths_stay_where_links_name_places(made_up):
