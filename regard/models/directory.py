@@ -15,7 +15,7 @@ from regard.data.sealed import MANIFEST, sealed, sweep, verify
 from regard.errors import UserError
 from regard.imports import advised
 from regard.models import Model
-from regard.models.rounded import joined, split
+from regard.models.rounded import STORED, joined, split
 from regard.models.stored import (
     CONFIG,
     FORMAT,
@@ -30,6 +30,7 @@ from regard.models.stored import (
 from regard.models.stored import Reading as Reading
 from regard.models.stored import read_config as read_config
 from regard.models.unfinished import Unfinished, load_checkpoint, load_unfinished
+from regard.nn.allocator import give_back_large
 from regard.recipe import Decoding, Recipe, to_yaml
 
 
@@ -135,9 +136,11 @@ def load_model(path: Path, rounded: bool = False) -> Bundle:
     directory = find_model(path)
     verify(directory)
     stored = read_stored(directory)
-    with advised(stored.config.imports):
-        model = build_stored(stored, directory)
     config = stored.config
+    if rounded and STORED[config.precision].keep is not None:
+        give_back_large()  # as built, too: in a heap of that size each matrix that is laid out would touch pages of its own
+    with advised(config.imports):
+        model = build_stored(stored, directory)
     fill(model, directory / WEIGHTS, config.precision, rounded)
     return Bundle(model.eval(), stored.fields, config.decoding, config.reading, "", config.model, path, config.precision)
 

@@ -20,7 +20,6 @@ from regard.models import Model, ModelConfig, build, configure, refuse_two_vocab
 from regard.models.budget import Budget
 from regard.models.names import RENAMED, current_name, current_names
 from regard.models.rounded import SCALES, STORED, joined, split
-from regard.nn.allocator import give_back_large
 from regard.nn.rounding import make_whole
 from regard.recipe import Count, Decoding, Imports, Section, name_of, parse
 
@@ -207,7 +206,6 @@ def fill(model: Model, path: Path, precision: str, rounded: bool) -> None:
     if not rounded or (keep := STORED[precision].keep) is None:
         model.load_state_dict(joined(finite_weights(path), precision))
         return
-    give_back_large()
     places = model.state_dict(keep_vars=True)
     last = {id(tensor): name for name, tensor in places.items()}
     kept = keep(finite_weights(path, {name + end for name in last.values() for end in ("", SCALES)}))
