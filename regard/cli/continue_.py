@@ -9,6 +9,7 @@ import typer
 
 from regard.cli import failures
 from regard.cli.asking import standard_input
+from regard.cli.lasting import lasting
 
 if TYPE_CHECKING:
     from regard.decoding.streaming import PartialOutput
@@ -36,13 +37,14 @@ def continue_(
 
     Example: regard continue runs/model "two times three equals" --greedy
     """
-    from regard.cli.generate import given
-    from regard.cli.outputs import one_line
-    from regard.decoding.language import TrainedLanguageModel
-    from regard.decoding.load import load_as
-    from regard.decoding.sampling import Sampling
-    from regard.errors import InputError, UserError
-    from regard.recipe import parse
+    with lasting():
+        from regard.cli.generate import given
+        from regard.cli.outputs import one_line
+        from regard.decoding.language import TrainedLanguageModel
+        from regard.decoding.load import load_as
+        from regard.decoding.sampling import Sampling
+        from regard.errors import InputError, UserError
+        from regard.recipe import parse
 
     drawing = given(seed=seed, temperature=temperature, top_k=top_k, top_p=top_p)
     if (greedy or beam is not None) and drawing:

@@ -14,6 +14,7 @@ import typer
 
 from regard.cli import failures
 from regard.cli.asking import Incoming, lines_of, standard_input
+from regard.cli.lasting import lasting
 from regard.cli.outputs import Form, pharaoh
 from regard.cli.progress import progress
 from regard.cli.together import tell_engine, together
@@ -106,11 +107,12 @@ def generate(
 
     With --jsonl texts may have line feeds: {"id": 7, "source": "two\\nlines"} gets `output` beside its own keys.
     """
-    from regard.data.dictionary import read_dictionary
-    from regard.decoding.searching import CACHES
-    from regard.decoding.trace import Details
-    from regard.decoding.workers import threads_for
-    from regard.errors import UserError
+    with lasting():
+        from regard.data.dictionary import read_dictionary
+        from regard.decoding.searching import CACHES
+        from regard.decoding.trace import Details
+        from regard.decoding.workers import threads_for
+        from regard.errors import UserError
 
     form = formed(Form(n_best, scores, token_scores or details, moses, details), jsonl)
     source = lines_in(file, output, unbuffered)

@@ -10,6 +10,7 @@ import typer
 
 from regard.cli import failures
 from regard.cli.asking import BLOCK, blocks, incoming
+from regard.cli.lasting import lasting
 
 if TYPE_CHECKING:
     from regard.decoding.labelling import Labelled, Prediction, TrainedLabeller
@@ -35,9 +36,10 @@ def predict(
 
     With --jsonl objects get `label` or `tags` and `probability` beside their own keys.
     """
-    from regard.cli.json_lines import Asked, asked
-    from regard.decoding.labelling import TrainedLabeller
-    from regard.decoding.load import load_as
+    with lasting():
+        from regard.cli.json_lines import Asked, asked
+        from regard.decoding.labelling import TrainedLabeller
+        from regard.decoding.load import load_as
 
     given, where = given_lines(text or [], file, unbuffered)
     trained = load_as(TrainedLabeller, run, device)

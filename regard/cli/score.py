@@ -12,6 +12,7 @@ import typer
 from regard.cli import failures
 from regard.cli.asking import BLOCK, Block, Incoming, lines_of, standard_input
 from regard.cli.generate import count_processes
+from regard.cli.lasting import lasting
 from regard.cli.progress import progress
 
 if TYPE_CHECKING:
@@ -79,9 +80,10 @@ def score(
 
     With --jsonl objects get `log_prob` and `length` (tokens and end mark) beside their own keys.
     """
-    from regard.decoding.files import answered
-    from regard.decoding.load import load_generator
-    from regard.decoding.workers import threads_for
+    with lasting():
+        from regard.decoding.files import answered
+        from regard.decoding.load import load_generator
+        from regard.decoding.workers import threads_for
 
     incoming, windows = pairs_in(source, target, jsonl, unbuffered)
     number = count_processes(processes, device, incoming)
