@@ -17,7 +17,7 @@ import torch
 from jaxtyping import Bool, Float, Int, Int8
 from torch import Tensor
 
-from regard.engine.pages import laid_out
+from regard.engine.pages import laid_out, room
 from regard.nn.rounding import Which
 
 SOURCES = [Path(__file__).with_name(name) for name in ("layers.c", "products.c", "attention.c")]  # the first has the others
@@ -26,7 +26,7 @@ FLAGS = ("-O3", "-march=native", "-fassociative-math", "-fno-signed-zeros", "-fn
          "-ffinite-math-only", "-freciprocal-math", "-fno-strict-aliasing", "-shared", "-fPIC")  # fmt: skip
 SWITCH = "REGARD_NATIVE"  # 0: not even where it could be compiled
 Bias = Float[Tensor, "output"] | None
-FOUR, PANEL, ZERO = 4, 64, 128  # inputs that an instruction multiplies at once, outputs of a tile, the byte for 0
+FOUR, PANEL = 4, 64  # inputs that an instruction multiplies at once, outputs of a tile
 
 
 @functools.cache
@@ -40,6 +40,7 @@ def library() -> ctypes.CDLL | None:
         return None
     number, place = ctypes.c_long, ctypes.c_void_p
     found.linear.argtypes, found.linear.restype = (place, place, number, place), ctypes.c_int
+    found.lay_out.argtypes, found.lay_out.restype = (place, place, place, number, number), None
     found.attend.argtypes = (place, place, number, number, number, place, place, number)
     found.attend.restype = None
     found.decode_word.argtypes, found.decode_word.restype = (place, place), ctypes.c_int
@@ -83,14 +84,13 @@ class Weights(ctypes.Structure):
 class Tiles:
     """Integers as products.c reads them, [outputs / 64][inputs / 4][64] times four bytes, and row by row."""
 
-    def __init__(self, integers: Int8[Tensor, "output input"]) -> None:
+    def __init__(self, native: ctypes.CDLL, integers: Int8[Tensor, "output input"]) -> None:
         self.outputs, self.inputs = integers.shape
-        missing = -self.inputs % FOUR, -self.outputs % PANEL
-        padded = torch.nn.functional.pad(integers, (0, missing[0], 0, missing[1])) if any(missing) else integers
-        fours = padded.contiguous().view(torch.int32)  # moved four bytes at a time
-        self.laid_out = laid_out(fours.view(len(fours) // PANEL, PANEL, -1).transpose(1, 2))
-        parts = [integers[begin : begin + 1024] for begin in range(0, self.outputs, 1024)]  # a sum's terms are widened first
-        self.sums = torch.cat([part.sum(dim=1, dtype=torch.int32) for part in parts])
+        missing = -self.inputs % FOUR
+        rows = torch.nn.functional.pad(integers, (0, missing)) if missing else integers.contiguous()
+        self.laid_out = room((-(-self.outputs // PANEL), rows.shape[1] // FOUR, PANEL), torch.int32)
+        self.offsets = torch.empty(self.outputs, dtype=torch.int32)
+        native.lay_out(*map(place_of, (rows, self.laid_out, self.offsets)), self.outputs, rows.shape[1])
 
     def __getitem__(self, which: Which) -> Int8[Tensor, "*some input"]:
         which = torch.arange(self.outputs)[which] if isinstance(which, slice) else which
@@ -124,7 +124,7 @@ class NativeProduct:
 
 def int8_product(native: ctypes.CDLL, tiles: Tiles, scales: Float[Tensor, "output"], bias: Bias) -> NativeProduct:
     assert tiles.inputs < 1 << 17, "a sum of more products of bytes does not fit into 32 bits"
-    kept = tiles.laid_out, scales.contiguous(), ZERO * tiles.sums, None if bias is None else bias.float().contiguous()
+    kept = tiles.laid_out, scales.contiguous(), tiles.offsets, None if bias is None else bias.float().contiguous()
     return NativeProduct(native, tiles.inputs, tiles.outputs, kept)
 
 

@@ -1,5 +1,6 @@
 """Weights in memory whose pages are large. A step reads all of them, and looks up in tables where each page of them lies."""
 
+import math
 import mmap
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -51,10 +52,13 @@ def large_pages() -> Iterator[None]:
         CURRENT.reset(before)
 
 
+def room(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+    """Of numbers that are not yet written, side by side."""
+    pages, size = CURRENT.get(), math.prod(shape) * dtype.itemsize
+    memory = None if pages is None or not size else pages.take(size)
+    return torch.empty(shape, dtype=dtype) if memory is None else memory.view(dtype).view(shape)
+
+
 def laid_out(tensor: Tensor) -> Tensor:
     """A copy whose numbers lie side by side."""
-    pages, size = CURRENT.get(), tensor.numel() * tensor.element_size()
-    memory = None if pages is None or not size else pages.take(size)
-    if memory is None:
-        return tensor.clone(memory_format=torch.contiguous_format)
-    return memory.view(tensor.dtype).view(tensor.shape).copy_(tensor)
+    return room(tensor.shape, tensor.dtype).copy_(tensor)

@@ -24,6 +24,24 @@ typedef struct {
     const int8_t *after;       /* the weights that are wanted next, or none */
 } Linear;
 
+/* Rows of Q, whose inputs are a multiple of 4, as `Linear` has them, and their offsets. Sixteen rows are read side by side. */
+void lay_out(const int8_t *rows, int32_t *panels, int32_t *offsets, long outputs, long inputs) {
+    const __m512i zeros = _mm512_setzero_si512(), bytes = _mm512_set1_epi8((char)ZERO);
+    const __m512i numbers = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    const __m512i starts = _mm512_mullo_epi32(numbers, _mm512_set1_epi32((int)inputs));
+    for (long first = 0; first < (outputs + PANEL - 1) / PANEL * PANEL; first += LANES) {
+        int32_t *to = panels + first / PANEL * PANEL * (inputs / 4) + first % PANEL;
+        __mmask16 there = first_of(outputs - first);
+        __m512i sums = zeros;
+        for (long i = 0; i < inputs; i += 4, to += PANEL) {
+            __m512i four = _mm512_mask_i32gather_epi32(zeros, there, starts, rows + first * inputs + i, 1);
+            sums = _mm512_dpbusd_epi32(sums, bytes, four);
+            _mm512_storeu_si512(to, four);
+        }
+        _mm512_mask_storeu_epi32(offsets + first, there, sums);
+    }
+}
+
 /* x = r / 127 (p - 128): a row as bytes from 1 to 255, and r / 127 */
 static float round_row(const float *x, long inputs, uint8_t *p) {
     float largest = 1e-30f;

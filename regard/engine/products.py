@@ -47,7 +47,7 @@ def int8(weight: Float[Tensor, "output input"], bias: Float[Tensor, "output"] | 
     integers, scales = rounded(weight)
     if (own := native.library()) is None:
         return one_dnn(integers, scales, bias)
-    tiles = native.Tiles(integers)
+    tiles = native.Tiles(own, integers)
     if isinstance(weight, RoundedMatrix):
         weight.integers = tiles
     return native.int8_product(own, tiles, scales, bias)

@@ -119,6 +119,19 @@ def test_rows_are_read_where_products_keep_them(outputs, inputs, way):
     assert weight.rows(which).equal(expected[which] * weight.scales[which][..., None])
 
 
+@pytest.mark.parametrize(("outputs", "inputs"), [(1, 1), (64, 4), (65, 9), (130, 64), (17, 40_000)])
+def test_integers_lie_in_tiles_beside_128_times_their_sums(outputs, inputs):
+    if (own := native.library()) is None:
+        pytest.skip("no compiler for this processor")
+    integers = np.random.default_rng(0).integers(-LARGEST, LARGEST + 1, (outputs, inputs), dtype=np.int8)
+    integers[0] = -LARGEST
+    tiles = native.Tiles(own, torch.from_numpy(integers))
+    padded = np.pad(integers, ((0, -outputs % 64), (0, -inputs % 4)))
+    expected = padded.reshape(-1, 64, padded.shape[1] // 4, 4).transpose(0, 2, 1, 3)
+    assert np.array_equal(tiles.laid_out.numpy(), expected.copy().view(np.int32)[..., 0])
+    assert np.array_equal(tiles.offsets.numpy(), 128 * integers.sum(axis=1, dtype=np.int64))
+
+
 def attended(queries, keys, values, visible):
     """softmax(q Kᵀ) V of each query, one by one."""
     scores = np.where(visible, keys @ queries, -np.inf)
