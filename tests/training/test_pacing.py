@@ -5,7 +5,6 @@ import os
 import re
 import signal
 import time
-from types import SimpleNamespace
 from typing import ClassVar
 from unittest.mock import Mock
 
@@ -15,10 +14,12 @@ from small import digests, small_recipe
 import regard
 from regard import run
 from regard.cli import train as command
+from regard.recipe import Decoding
 from regard.training import loop, timekeeping
 from regard.training.callbacks import Callbacks
 from regard.training.checkpoint import Progress
 from regard.training.display import Display
+from regard.training.distributed import Group
 from regard.training.journal import read_journal
 from regard.training.pacing import Pace, Pacing, Timing, pace_of
 from regard.training.schedules import SCHEDULES
@@ -192,9 +193,9 @@ def test_the_time_of_a_run_is_that_of_all_its_parts(scripted, tmp_path, monkeypa
 
 def test_what_the_first_process_decides_holds_for_all():
     """Their clocks are not alike."""
-    decided, display, noted = Pace(5, 5.0, 9, 30), SimpleNamespace(tell_time=Mock(), paced=Mock()), Mock()
-    answers = iter([decided, False, True])
-    training, group = small_recipe(30, "training.minutes=5").training, SimpleNamespace(share=lambda ask: next(answers))
+    decided, display, noted = Pace(5, 5.0, 9, 30), Mock(spec=Display), Mock()
+    group = Mock(spec=Group, share=Mock(side_effect=[decided, False, True]))
+    training = small_recipe(30, "training.minutes=5").training
     keeper = timekeeping.Timekeeper(training, group, Progress(5), None, display, noted)
     keeper.updated()
     assert (keeper.progress.pace, keeper.updates) == (decided, 9)
@@ -243,7 +244,7 @@ def test_the_first_rows_alone_are_validated_on(tmp_path, monkeypatch):
 def test_what_is_known_of_the_rows_is_that_of_the_first_too():
     valid = run.Validation("loss", ["a", "b", "c"], [{1}, {2}, {3}], [[4], [5], [6]])
     for most, rows in ((2, 2), (None, 3), (7, 3)):
-        asked = valid.question(None, None, most)
+        asked = valid.question(None, Decoding(), most)
         assert (asked.pairs, asked.gold, asked.boxes) == tuple(side[:rows] for side in valid[1:])
 
 
@@ -269,7 +270,7 @@ def test_validations_to_come_are_those_that_are_made(updates, first):
     training = small_recipe(updates, "training.validate_every=10").training.model_copy(update={"validate_first": first})
     for step in range(updates):
         made = [at for at in range(step + 1, updates + 1) if at % 10 == 0 or at in (first, updates)]
-        keeper = timekeeping.Timekeeper(training, None, Progress(step), None, None, None)
+        keeper = timekeeping.Timekeeper(training, Mock(spec=Group), Progress(step), None, Mock(spec=Display), Mock())
         assert keeper.validations() == (made[0], len(made))
 
 
