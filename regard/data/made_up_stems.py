@@ -1,8 +1,7 @@
 """Rows with made-up stems: where there are few rows, letters that both sides share teach copying, whatever they are.
 
 Anastasopoulos and Neubig (2019) call it data hallucination; they keep the ends and the lengths of stems. Here both are drawn
-too: what stays is what a model tells endings from (100 Czech rows: a model knew 98 % of its endings after stems that were as
-long as in training, 53 % after stems with a letter more).
+too: what stays is what a model tells endings from (100 Czech rows: 16.0 % right with both kept, 42.1 % so).
 """
 
 from difflib import SequenceMatcher
