@@ -70,7 +70,7 @@ def best(trained: "TrainedGenerator", bundle: Bundle, precision: str) -> str:
     """Our own where it is the faster one; else CTranslate2 where it can, and for settings that it does not have our own."""
     told = by_own(trained, bundle, precision)
     if (spare := trained.engine) is not None and spare.is_compiled and torch.get_num_threads() == 1:
-        return f"{told}, compiled for this processor"  # up to 3.4 times CTranslate2's rate (2026-11-19; docs/speed.md)
+        return f"{told}, compiled for this processor"  # up to 3.4 times CTranslate2's rate (2026-11-20; docs/speed.md)
     if (problem := not_for_ctranslate2(trained, bundle, precision)) is not None:
         return f"{told} ({problem})"
     told = by_ctranslate2(trained, bundle, precision, strict=False)

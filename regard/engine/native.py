@@ -102,12 +102,8 @@ class NativeProduct:
 
     def __init__(self, native: ctypes.CDLL, inputs: int, outputs: int, kept: Sequence[Tensor | None]) -> None:
         """`kept`: weights as they are laid out, scales, offsets, bias."""
-        self.run, self.inputs, self.outputs, self.kept = (
-            native.linear,
-            inputs,
-            outputs,
-            kept,
-        )  # what is pointed to lives as long
+        self.run, self.inputs, self.outputs = native.linear, inputs, outputs
+        self.kept = kept  # what is pointed to lives as long
         self.weights = Weights(inputs, outputs, *map(place_of, kept))
         self.place = ctypes.byref(self.weights)
 
